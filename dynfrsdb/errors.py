@@ -1,0 +1,26 @@
+"""Errors: what a caller of dynfrsdb may want to catch.
+
+Every error is a `dynfrsdb.Error`, and each leaf is also the builtin a caller expects, so `except KeyError` around a
+removal works without knowing this module. The root lives in the storage layer, because errors of the disk are raised
+there and must share it.
+"""
+
+from dynfrsdb_storage.errors import Error
+
+
+class InvalidInput(Error, ValueError):
+    """An argument cannot be what it has to be; the message names it, the row and column, and what is allowed."""
+
+
+class SampleNotFound(Error, KeyError):
+    """No live sample has this id."""
+
+    def __str__(self) -> str:
+        return Exception.__str__(self)  # KeyError would put the message in quotes
+
+
+class SampleExists(Error, ValueError):
+    """A live sample already has this id."""
+
+
+__all__ = ["Error", "InvalidInput", "SampleExists", "SampleNotFound"]

@@ -1,0 +1,447 @@
+"""Add and remove samples: one walk from the roots down, one visit per node, however many samples change.
+
+The samples that come and go (`Ops`) are sorted into their trees and partitioned on the way down. At a split
+
+    1. totals and counts are brought up to date, as if the node had always had these samples (recount);
+    2. the best split is chosen again from the counts;
+    3. the same split, or the same feature with another threshold that leaves both sides as they were: go on to the children,
+       removed samples by the *old* split, where they live, added ones by the *new*;
+    4. otherwise the node is tagged: everything below is void (collect).
+
+Left sides of one feature are nested, so two thresholds part the remaining samples alike iff their left sides count alike:
+
+    left_old - |removed <= w_old|  ==  left_new - |added <= w_new|
+
+A bucket that changes is tagged, unless it is one leaf and stays one; a leaf that stays a leaf is never tagged.
+
+A visit either happens as a whole or not at all. If it needs a record that is not in memory it waits: the item goes to `waiting`, the
+caller brings what is missing and calls again. If an array has no room left, the kernel returns FULL with the item back on the stack.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from dynfrsdb_engine.collect import Ops, all_below, edit_list, make_bucket, make_list, void, write_leaf
+from dynfrsdb_engine.grow import depth_of
+from dynfrsdb_engine.kernel import kernel
+from dynfrsdb_engine.recount import (
+    FINE,
+    LOST,
+    Bench,
+    apply_totals,
+    foresee,
+    no_samples,
+    recount,
+    recount_target,
+    samples_below,
+)
+from dynfrsdb_engine.records import LEAF, SPLIT, TAG
+from dynfrsdb_engine.rows import FIRST_FEATURE, Rows, intact
+from dynfrsdb_engine.score import best_split
+from dynfrsdb_engine.search import pure
+from dynfrsdb_engine.spec import Spec
+from dynfrsdb_engine.working import (
+    CLEARS,
+    EDITS,
+    FREE_BUCKET,
+    FREE_NODE,
+    LEAF_POINT,
+    MISSING,
+    TAGGED,
+    TAGS,
+    TOP_BUCKET,
+    TOP_LEAF,
+    TOP_LIST,
+    TOP_NODE,
+    Working,
+    clear_records,
+    free_bucket,
+    free_node,
+    new_node,
+    raise_tags,
+    touch_bucket,
+    touch_node,
+)
+
+CHANGE = np.dtype([("path", "u8"), ("start", "i8"), ("end", "i8"), ("point", "i4"), ("tree", "i4"), ("task", "i4"), ("need", "i4")], align=True)
+VISIT, VOID, VOID_LEAF = 0, 1, 2
+"""What to do at an item's point: visit it, or replace it by its samples, as a tag or as a leaf."""
+NEED_RECORD, NEED_LISTS = 1, 2
+"""What a waiting item needs: the record at its path, or all samples below it."""
+OVER, WAIT, NO_ROOM, MISPLACED, ROTTEN = 0, 1, 2, 3, 4
+"""Outcome of a visit, and of `change`: done; something is missing; an array is full; a removed sample is not in its place; a row is bad."""
+VISITED, VOIDED = 2, 3
+"""In `fill`, behind the heights of the two stacks: nodes visited, nodes voided."""
+
+
+@kernel
+def has_room(spec: Spec, w: Working, n: int, changed: int) -> bool:
+    """Whether one visit to a node of `n` samples that changes `changed` of them fits into every array."""
+    top = w.top
+    return bool(
+        (top[FREE_NODE] >= 0 or top[TOP_NODE] < w.nodes.size)
+        and (top[FREE_BUCKET] >= 0 or top[TOP_BUCKET] < w.buckets.size)
+        and top[TOP_LEAF] + 4 + 2 * spec.columns <= w.leaves.size
+        and top[TOP_LIST] + n + 2 * changed <= w.lists.size
+        and top[CLEARS] < w.cleared.size
+        and top[EDITS] + changed <= w.edits.size
+    )
+
+
+@kernel
+def count_signs(ops: Ops, a: int, b: int) -> tuple[int, int]:
+    """How many of ops a..b are removed and added."""
+    added = 0
+    for i in range(a, b):
+        added += ops.sign[ops.order[i]] > 0
+    return b - a - added, added
+
+
+@kernel
+def count_left(ops: Ops, a: int, b: int, sign: int, feature: int, cut: float) -> int:
+    """How many of ops a..b with this sign go left."""
+    left = 0
+    for i in range(a, b):
+        o = ops.order[i]
+        left += ops.sign[o] == sign and ops.X[o, feature] <= cut
+    return left
+
+
+@kernel
+def part_ops(ops: Ops, a: int, b: int, feature: int, old_cut: float, new_cut: float) -> int:
+    """Partition ops a..b, removed ones by the old threshold and added ones by the new; returns where the right side begins."""
+    left, right = a, b
+    while left < right:
+        o = ops.order[left]
+        cut = new_cut if ops.sign[o] > 0 else old_cut
+        if ops.X[o, feature] <= cut:
+            left += 1
+        else:
+            right -= 1
+            ops.order[left], ops.order[right] = ops.order[right], o
+    return left
+
+
+@kernel
+def put_item(items: npt.NDArray[np.void], fill: npt.NDArray[np.int64], stack: int, item: np.void) -> None:
+    """Put a copy of `item` on the stack of work (0) or of waiting items (1)."""
+    items[fill[stack]] = item
+    fill[stack] += 1
+
+
+@kernel
+def update_split(spec: Spec, w: Working, rows: Rows, ops: Ops, item: np.void, row: int, stamp: int, bench: Bench) -> int:
+    """Bring a split up to date. Returns OVER, or WAIT, or the outcome of a failure; `item.task` says if it must be voided."""
+    a, b = item.start, item.end
+    head, totals, node = w.stats.head[row], w.stats.totals[row], w.nodes[row]
+    removed, added = count_signs(ops, a, b)
+    n = head.n + added - removed
+    if n <= spec.bucket or n < spec.min_split or 2 * (b - a) > head.n:
+        item.task = VOID_LEAF if n < spec.min_split else VOID
+        scan = False
+    else:
+        scan = foresee(spec, w, ops, a, b, row, bench.foresight)
+    below = no_samples()
+    if scan:
+        if not all_below(w, node.point):
+            item.need = NEED_LISTS
+            return WAIT
+        status, below = samples_below(w, rows, ops, a, b, row)
+        if status != FINE:
+            return MISPLACED if status == LOST else ROTTEN
+    node.stamp = stamp
+    touch_node(w, row)
+    apply_totals(spec, ops, a, b, totals)
+    if item.task != VISIT:
+        return OVER
+    head.n = n
+    if spec.classes == 0:
+        recount_target(spec, w, row, below, bench.foresight)
+    if pure(spec.classes, totals, n):
+        item.task = VOID_LEAF
+        return OVER
+    recount(spec, w, rows, ops, a, b, row, below, bench)
+    if head.m == 0:
+        item.task = VOID_LEAF
+    return OVER
+
+
+@kernel
+def visit_split(
+    spec: Spec, w: Working, rows: Rows, ops: Ops, item: np.void, stamp: int, bench: Bench, items: npt.NDArray[np.void], fill: npt.NDArray[np.int64]
+) -> int:
+    """Visit a split and put its children, or the order to void it, on the stack."""
+    point = w.points[item.point]
+    row = point.owner
+    status = update_split(spec, w, rows, ops, item, row, stamp, bench)
+    if status != OVER:
+        return status
+    if item.task != VISIT:
+        put_item(items, fill, 0, item)
+        return OVER
+    a, b = item.start, item.end
+    head, stats = w.stats.head[row], w.stats
+    best, cut, n_left = best_split(spec.criterion, stats.counts[row], head.m, stats.totals[row], head.n, bench.scratch.left, spec.xlog)
+    feature, new_cut = stats.cand[row, best].feature, stats.cuts[row, best, cut]
+    old_left = head.n_left - count_left(ops, a, b, -1, point.feature, point.cut)
+    new_left = n_left - count_left(ops, a, b, 1, feature, new_cut)
+    if feature != point.feature or (new_cut != point.cut and old_left != new_left):
+        item.task = VOID
+        put_item(items, fill, 0, item)
+        return OVER
+    head.best, head.cut, head.n_left = best, cut, n_left
+    middle = part_ops(ops, a, b, feature, point.cut, new_cut)
+    point.cut = new_cut
+    push_child(w, item, 0, a, middle, items, fill)
+    push_child(w, item, 1, middle, b, items, fill)
+    return OVER
+
+
+@kernel
+def push_child(
+    w: Working, parent: np.void, right: int, start: int, end: int, items: npt.NDArray[np.void], fill: npt.NDArray[np.int64]
+) -> None:
+    """Put one child on the stack if any sample of it changes."""
+    if start == end:
+        return
+    item = items[fill[0]]
+    item.path = parent.path * np.uint64(2) + np.uint64(right)
+    item.start, item.end = start, end
+    item.point = w.points[parent.point].child + right
+    item.tree, item.task, item.need = parent.tree, VISIT, 0
+    fill[0] += 1
+
+
+@kernel
+def alike(rows: Rows, slots: npt.NDArray[np.uint32], d: int) -> tuple[bool, bool]:
+    """Whether all samples have the same features, and the same target; a bad row is like no other."""
+    first = np.int64(slots[0])
+    same_x, same_y = True, True
+    for i in range(slots.size):
+        slot = np.int64(slots[i])
+        if not intact(rows, slot):
+            return False, False
+        same_y = same_y and rows.words[slot, 2] == rows.words[first, 2]
+        for f in range(d):
+            if not same_x:
+                break
+            same_x = rows.floats[slot, FIRST_FEATURE + f] == rows.floats[first, FIRST_FEATURE + f]
+        if not (same_x or same_y):
+            break
+    return same_x, same_y
+
+
+@kernel
+def surely_leaf(spec: Spec, depth: int, n: int, added: int, totals: npt.NDArray[np.int64]) -> bool:
+    """Whether what was a leaf stays one, as far as it can be told without looking at its samples."""
+    if added == 0 or depth >= spec.max_depth or n < spec.min_split:
+        return True
+    return bool(spec.classes > 0 and pure(spec.classes, totals, n))
+
+
+@kernel
+def still_leaf(spec: Spec, rows: Rows, slots: npt.NDArray[np.uint32]) -> bool:
+    """Whether samples that no cheaper rule decides make a leaf: all alike in their features, or all in their target."""
+    same_x, same_y = alike(rows, slots, spec.features)
+    return same_x or same_y
+
+
+@kernel
+def leaf_totals(spec: Spec, w: Working, place: int, totals: npt.NDArray[np.int64]) -> None:
+    """Spread a leaf's counts."""
+    totals[:] = 0
+    if spec.classes == 0:
+        totals[0], totals[1] = w.leaves[place], w.leaves[place + 3]
+        return
+    for i in range(w.leaves[place + 1]):
+        totals[w.leaves[place + 2 + 2 * i]] = w.leaves[place + 3 + 2 * i]
+
+
+@kernel
+def visit_bucket(spec: Spec, w: Working, rows: Rows, ops: Ops, item: np.void, stamp: int, bench: Bench) -> int:
+    """Change a bucket: one leaf that stays one, or a tag; too many samples make it a long list."""
+    point = w.points[item.point]
+    row = -2 - point.owner
+    bucket = w.buckets[row]
+    _, added = count_signs(ops, item.start, item.end)
+    at = w.top[TOP_LIST]
+    slots = w.lists[at:]
+    slots[: bucket.n] = w.slots[row, : bucket.n]
+    n = edit_list(ops, item.start, item.end, slots, bucket.n)
+    if n < 0:
+        return MISPLACED
+    leaf = point.feature == LEAF_POINT
+    totals = bench.spare.totals[0]
+    if leaf:
+        leaf_totals(spec, w, point.child, totals)
+        apply_totals(spec, ops, item.start, item.end, totals)
+        leaf = surely_leaf(spec, depth_of(item.path), n, added, totals) or still_leaf(spec, rows, slots[:n])
+    was_tagged, parent, tree, path = bucket.kind == TAG, bucket.parent, bucket.tree, bucket.path
+    if n > spec.bucket:
+        w.top[TAGS] -= was_tagged
+        free_bucket(w, row)
+        clear_records(w, tree, path)
+        line = new_node(w)
+        node = w.nodes[line]
+        node.path, node.tree, node.parent, node.point, node.stamp = path, tree, parent, item.point, stamp
+        w.stats.totals[line] = totals
+        make_list(spec, w, line, at, n, leaf)
+        return OVER
+    bucket.n, bucket.stamp = n, stamp
+    w.slots[row, :n] = slots[:n]
+    touch_bucket(w, row)
+    if leaf:
+        point.child = write_leaf(spec, w, n, totals)
+    elif not was_tagged:
+        bucket.kind, point.feature = TAG, TAGGED
+        w.top[TAGS] += 1
+        raise_tags(w, tree, path, parent)
+    return OVER
+
+
+@kernel
+def note_edits(w: Working, ops: Ops, a: int, b: int, row: int) -> None:
+    """Note which slots leave and enter a long list that is on disk."""
+    for i in range(a, b):
+        o = ops.order[i]
+        edit = w.edits[w.top[EDITS]]
+        edit.path, edit.tree, edit.row = w.nodes[row].path, w.nodes[row].tree, row
+        edit.slot, edit.sign = ops.slots[o], ops.sign[o]
+        w.top[EDITS] += 1
+
+
+@kernel
+def visit_list(spec: Spec, w: Working, rows: Rows, ops: Ops, item: np.void, stamp: int, bench: Bench) -> int:
+    """Change a leaf or a tag with a long list; too few samples make it a bucket."""
+    point = w.points[item.point]
+    row = point.owner
+    node, head = w.nodes[row], w.stats.head[row]
+    removed, added = count_signs(ops, item.start, item.end)
+    n = head.n + added - removed
+    leaf = node.kind == LEAF
+    totals = bench.spare.totals[0]
+    sure = not leaf
+    if leaf:
+        totals[:] = w.stats.totals[row]
+        apply_totals(spec, ops, item.start, item.end, totals)
+        sure = surely_leaf(spec, depth_of(item.path), n, added, totals)
+    if (n <= spec.bucket or not sure) and node.list_at < 0:
+        item.need = NEED_LISTS
+        return WAIT
+    at = w.top[TOP_LIST]
+    slots = w.lists[at:]
+    if node.list_at >= 0:
+        slots[: head.n] = w.lists[node.list_at : node.list_at + head.n]
+        if edit_list(ops, item.start, item.end, slots, head.n) != n:
+            return MISPLACED
+        leaf = leaf and (sure or still_leaf(spec, rows, slots[:n]))
+    was_tagged, parent, tree, path = node.kind == TAG, node.parent, node.tree, node.path
+    if n <= spec.bucket:
+        w.top[TAGS] -= was_tagged
+        free_node(w, row)
+        clear_records(w, tree, path)
+        place = write_leaf(spec, w, n, totals) if leaf else -1
+        make_bucket(spec, w, (np.int64(tree), path, np.int64(parent), np.int64(item.point)), slots[:n], place, stamp)
+        return OVER
+    if node.list_at >= 0:
+        node.list_at = at
+        w.top[TOP_LIST] = at + n
+    if not node.fresh:
+        note_edits(w, ops, item.start, item.end, row)
+    head.n, node.stamp = n, stamp
+    touch_node(w, row)
+    if leaf:
+        w.stats.totals[row] = totals
+        point.child = write_leaf(spec, w, n, totals)
+    elif not was_tagged:
+        node.kind, point.feature = TAG, TAGGED
+        w.top[TAGS] += 1
+        raise_tags(w, tree, path, parent)
+    return OVER
+
+
+@kernel
+def tell_parent(w: Working, ops: Ops, item: np.void, parent: int, stamp: int) -> None:
+    """Note in the parent, or in `roots`, that a child changed."""
+    removed, added = count_signs(ops, item.start, item.end)
+    if parent < 0:
+        w.roots[item.tree].stamp = stamp
+        w.roots[item.tree].n += added - removed
+    elif item.path & np.uint64(1):
+        w.nodes[parent].right_stamp = stamp
+        w.nodes[parent].right_n += added - removed
+    else:
+        w.nodes[parent].left_stamp = stamp
+        w.nodes[parent].left_n += added - removed
+
+
+@kernel
+def do_item(
+    spec: Spec, w: Working, rows: Rows, ops: Ops, item: np.void, stamp: int, bench: Bench, items: npt.NDArray[np.void], fill: npt.NDArray[np.int64]
+) -> int:
+    """Do what one item asks for, as a whole or not at all."""
+    point = w.points[item.point]
+    if point.feature == MISSING:
+        item.need = NEED_RECORD
+        return WAIT
+    n = w.stats.head[point.owner].n if point.owner >= 0 else w.buckets[-2 - point.owner].n
+    if not has_room(spec, w, n, item.end - item.start):
+        return NO_ROOM
+    if item.task != VISIT:
+        if not all_below(w, item.point):
+            item.need = NEED_LISTS
+            return WAIT
+        fill[VOIDED] += 1
+        return MISPLACED if void(spec, w, ops, point.owner, item.start, item.end, item.task == VOID_LEAF) < 0 else OVER
+    if point.owner < 0:
+        parent = w.buckets[-2 - point.owner].parent
+        status = visit_bucket(spec, w, rows, ops, item, stamp, bench)
+    else:
+        parent = w.nodes[point.owner].parent
+        if w.nodes[point.owner].kind == SPLIT:
+            status = visit_split(spec, w, rows, ops, item, stamp, bench, items, fill)
+        else:
+            status = visit_list(spec, w, rows, ops, item, stamp, bench)
+    if status == OVER:
+        fill[VISITED] += 1
+        tell_parent(w, ops, item, parent, stamp)
+    return status
+
+
+@kernel
+def change(
+    spec: Spec,
+    w: Working,
+    rows: Rows,
+    ops: Ops,
+    stamp: int,
+    bench: Bench,
+    stacks: tuple[npt.NDArray[np.void], npt.NDArray[np.void]],
+    fill: npt.NDArray[np.int64],
+) -> int:
+    """Work off `stacks[0]`; items that need something end on `stacks[1]`. On MISPLACED or ROTTEN the item is on top of `stacks[0]`."""
+    items, waiting = stacks
+    while fill[0] > 0:
+        fill[0] -= 1
+        item = items[fill[0] : fill[0] + 1].copy()[0]
+        status = do_item(spec, w, rows, ops, item, stamp, bench, items, fill)
+        if status == WAIT:
+            put_item(waiting, fill, 1, item)
+        elif status != OVER:
+            put_item(items, fill, 0, item)
+            return status
+    return WAIT if fill[1] > 0 else OVER
+
+
+@kernel
+def start_items(starts: npt.NDArray[np.int64], items: npt.NDArray[np.void], fill: npt.NDArray[np.int64]) -> None:
+    """Put the root of every tree that changes on the stack; tree t changes by ops starts[t] .. starts[t + 1] of the order."""
+    for t in range(starts.size - 1):
+        if starts[t] == starts[t + 1]:
+            continue
+        item = items[fill[0]]
+        item.path, item.start, item.end = np.uint64(1), starts[t], starts[t + 1]
+        item.point, item.tree, item.task, item.need = t, t, VISIT, 0
+        fill[0] += 1

@@ -1,0 +1,172 @@
+"""Turn what changed in the working set into records, and make it clean, or drop it.
+
+A commit writes every dirty line as one record. Between two commits a working set is either brought up to date with what was written
+(`mark_clean`) or, after a rollback, loses every line that differs from the disk (`drop_dirty`): they are missing then, and are
+loaded again when somebody needs them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from dynfrsdb_engine.collect import free_below
+from dynfrsdb_engine.grow import RECORD, Growth, Sink
+from dynfrsdb_engine.kernel import kernel
+from dynfrsdb_engine.records import (
+    LEAF,
+    LEAF_MARK,
+    SPLIT,
+    TAG,
+    bucket_room,
+    pack_bucket_header,
+    pack_leaf,
+    pack_list_header,
+    pack_split,
+    put16,
+    put32,
+    put64,
+    put_float,
+    split_room,
+)
+from dynfrsdb_engine.spec import Spec
+from dynfrsdb_engine.working import (
+    CLEARS,
+    DIRTY_BUCKETS,
+    DIRTY_NODES,
+    EDITS,
+    LEAF_POINT,
+    MISSING,
+    NOBODY,
+    Working,
+)
+
+
+@kernel
+def pack_point_leaf(spec: Spec, out: npt.NDArray[np.uint8], at: int, leaves: npt.NDArray[np.int64], place: int) -> int:
+    """Write a leaf inside a bucket from its counts in `leaves`; returns the offset behind it."""
+    at = put16(out, put16(out, at, LEAF_MARK), leaves[place])
+    if spec.classes == 0:
+        return put64(out, at, leaves[place + 3])
+    m = leaves[place + 1]
+    at = put16(out, at, m)
+    for i in range(m):
+        at = put16(out, put16(out, at, leaves[place + 2 + 2 * i]), leaves[place + 3 + 2 * i])
+    return at
+
+
+@kernel
+def pack_bucket(spec: Spec, w: Working, row: int, out: npt.NDArray[np.uint8], begin: int) -> int:
+    """Write a bucket; returns the offset behind it."""
+    bucket = w.buckets[row]
+    at = pack_bucket_header(out, begin, bucket.kind, bucket.n, bucket.stamp, 0)
+    for i in range(bucket.n):
+        at = put32(out, at, w.slots[row, i])
+    if bucket.kind == TAG:
+        return at
+    stack = np.empty(128, np.int32)
+    stack[0], height, nodes = bucket.point, 1, 0
+    while height > 0:
+        height -= 1
+        nodes += 1
+        point = w.points[stack[height]]
+        if point.feature == LEAF_POINT:
+            at = pack_point_leaf(spec, out, at, w.leaves, point.child)
+        else:
+            at = put_float(out, put16(out, at, point.feature), point.cut)
+            stack[height], stack[height + 1] = point.child + 1, point.child
+            height += 2
+    put16(out, begin + 12, nodes)
+    return at
+
+
+@kernel
+def pack_node(spec: Spec, w: Working, row: int, out: npt.NDArray[np.uint8], at: int) -> int:
+    """Write a split, or the head of a long list; returns the offset behind it."""
+    node, n = w.nodes[row], w.stats.head[row].n
+    if node.kind == SPLIT:
+        stamps = (node.stamp, node.left_stamp, node.right_stamp)
+        return pack_split(spec, out, at, w.stats, row, stamps, np.int64(node.tags))
+    if node.kind == LEAF:
+        return pack_leaf(spec, out, at, n, node.stamp, w.stats.totals[row])
+    return pack_list_header(out, at, TAG, 0, n, node.stamp)
+
+
+@kernel
+def pack_dirty(spec: Spec, w: Working, sink: Sink) -> None:
+    """Write all dirty lines as records; a fresh long list is named by its place in `lists`."""
+    for i in range(w.top[DIRTY_NODES]):
+        row = w.dirty_nodes[i]
+        node = w.nodes[row]
+        if node.kind == 0:
+            continue
+        record = sink.records[sink.fill[1]]
+        record.path, record.tree, record.bucket, record.at = node.path, node.tree, 0, sink.fill[0]
+        record.list_at = node.list_at
+        record.list_size = w.stats.head[row].n if node.fresh else 0
+        sink.fill[0] = pack_node(spec, w, row, sink.data, sink.fill[0])
+        record.size = sink.fill[0] - record.at
+        sink.fill[1] += 1
+    for i in range(w.top[DIRTY_BUCKETS]):
+        row = w.dirty_buckets[i]
+        bucket = w.buckets[row]
+        if bucket.kind == 0:
+            continue
+        record = sink.records[sink.fill[1]]
+        record.path, record.tree, record.bucket, record.at = bucket.path, bucket.tree, 1, sink.fill[0]
+        record.list_at, record.list_size = -1, 0
+        sink.fill[0] = pack_bucket(spec, w, row, sink.data, sink.fill[0])
+        record.size = sink.fill[0] - record.at
+        sink.fill[1] += 1
+
+
+def dirty_records(spec: Spec, w: Working) -> Growth:
+    """Every changed record, ready to be written."""
+    nodes, buckets = int(w.top[DIRTY_NODES]), int(w.top[DIRTY_BUCKETS])
+    data = np.empty(nodes * split_room(spec) + buckets * bucket_room(spec.bucket) + 1, np.uint8)
+    sink = Sink(data, np.zeros(nodes + buckets, RECORD), np.zeros(3, np.int64))
+    pack_dirty(spec, w, sink)
+    return Growth(sink.records[: sink.fill[1]], sink.data[: sink.fill[0]], w.lists)
+
+
+@kernel
+def forget_notes(w: Working) -> None:
+    """Empty the lists of what to write."""
+    for counter in (CLEARS, EDITS, DIRTY_NODES, DIRTY_BUCKETS):
+        w.top[counter] = 0
+
+
+@kernel
+def mark_clean(w: Working) -> None:
+    """After a commit: memory and disk agree."""
+    for i in range(w.top[DIRTY_NODES]):
+        row = w.dirty_nodes[i]
+        w.nodes[row].dirty = 0
+        w.nodes[row].fresh = 0
+    for i in range(w.top[DIRTY_BUCKETS]):
+        w.buckets[w.dirty_buckets[i]].dirty = 0
+    forget_notes(w)
+
+
+@kernel
+def drop_point(w: Working, at: int) -> None:
+    """Let go of everything at and below a point; it is missing afterwards."""
+    free_below(w, at)
+    w.points[at].feature = MISSING
+    w.points[at].owner = NOBODY
+
+
+@kernel
+def drop_dirty(w: Working) -> None:
+    """After a rollback: let go of every line that differs from the disk. `roots` must be read again by the caller."""
+    for i in range(w.top[DIRTY_NODES]):
+        row = w.dirty_nodes[i]
+        if w.nodes[row].kind != 0 and w.nodes[row].dirty:
+            drop_point(w, w.nodes[row].point)
+        w.nodes[row].dirty = 0
+    for i in range(w.top[DIRTY_BUCKETS]):
+        row = w.dirty_buckets[i]
+        if w.buckets[row].kind != 0 and w.buckets[row].dirty:
+            drop_point(w, w.buckets[row].point)
+        w.buckets[row].dirty = 0
+    forget_notes(w)

@@ -1,0 +1,320 @@
+"""A forest as far as it is in memory, and the rounds between kernels and whoever keeps the records.
+
+Kernels walk until they meet something that is not there, and say what. `Forest` fetches everything that is missing, for all trees and
+rows at once, from a `Source`, grows the tags that a query met, and lets the kernel go on. Warm, there is one kernel call; cold, at most as
+many rounds as trees are deep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from dynfrsdb_engine import change as changes
+from dynfrsdb_engine import predict as predicting
+from dynfrsdb_engine.collect import Ops
+from dynfrsdb_engine.commit import dirty_records, drop_dirty, mark_clean
+from dynfrsdb_engine.digest import tree_bytes
+from dynfrsdb_engine.grow import RECORD, BadRow, Growth, Job, grow_jobs, grow_parallel
+from dynfrsdb_engine.hashing import spread
+from dynfrsdb_engine.install import GOOD, WRONG_STAMP, install, keep_list, make_room
+from dynfrsdb_engine.recount import make_bench
+from dynfrsdb_engine.rows import Rows
+from dynfrsdb_engine.scan import (
+    FOUND,
+    FOUND_LIST,
+    FOUND_MISSING,
+    FOUND_TAG,
+    expected_sizes,
+    scan_dirty_tags,
+    scan_tags,
+    scan_tree,
+)
+from dynfrsdb_engine.spec import Spec
+from dynfrsdb_engine.working import CLEARS, EDITS, TAGS, Working, ensure, locate, make_working, used_bytes
+
+ROWS_AT_ONCE = 1024
+"""Query rows that one kernel call takes, so that what a cold call needs stays bounded."""
+
+
+class Source(Protocol):
+    """Whoever keeps the records of a forest."""
+
+    def records(self, places: Sequence[tuple[int, int, bool]]) -> Sequence[bytes]:
+        """The payloads at (tree, path, whether it is a bucket)."""
+
+    def below(self, tree: int, path: int) -> Iterable[tuple[int, bool, bytes]]:
+        """All records at and below a node as (path, whether it is a bucket, payload), parents before children."""
+
+    def long_list(self, tree: int, path: int) -> npt.NDArray[np.uint32]:
+        """The slots of a long list, ascending."""
+
+
+class Damaged(Exception):
+    """A record is not what the rest of the forest says it is."""
+
+    def __init__(self, tree: int, path: int, what: str) -> None:
+        super().__init__(f"tree {tree}, node {path:#b}: {what}")
+        self.tree, self.path, self.what = tree, path, what
+
+
+class Samples(NamedTuple):
+    """Samples that come (sign +1) and go (-1)."""
+
+    ids: npt.NDArray[np.uint64]
+    X: npt.NDArray[np.float32]
+    y: npt.NDArray[np.int64]
+    slots: npt.NDArray[np.uint32]
+    sign: npt.NDArray[np.int8]
+
+
+class Effect(NamedTuple):
+    """What a change did: trees and nodes visited, nodes whose subtree became void."""
+
+    trees: int
+    visited: int
+    voided: int
+
+
+class Forest:
+    """One working set with the source it is filled from. Not for several threads at once."""
+
+    def __init__(self, spec: Spec, source: Source, rows: Rows, *, changeable: bool) -> None:
+        self.spec, self.source, self.rows = spec, source, rows
+        self.changeable = changeable
+        self.w: Working = make_working(spec, changeable)
+        self._bench = make_bench(spec) if changeable else None
+        self._needs = np.zeros(4 * ROWS_AT_ONCE, predicting.NEED)
+
+    def set_roots(self, stamps: npt.NDArray[np.uint64], n: npt.NDArray[np.uint32], tags: npt.NDArray[np.uint8]) -> None:
+        """Take over what the roots must be."""
+        self.w.roots["stamp"], self.w.roots["n"], self.w.roots["tags"] = stamps, n, tags
+
+    @property
+    def tags_made(self) -> int:
+        """Tags made less tags grown or dropped since the working set was made."""
+        return int(self.w.top[TAGS])
+
+    @property
+    def size(self) -> int:
+        """Bytes in use."""
+        return used_bytes(self.w)
+
+    # Loading
+
+    def _install(self, records: npt.NDArray[np.void], data: npt.NDArray[np.uint8], lists: npt.NDArray[np.uint32], grown: bool) -> None:
+        self.w = make_room(self.w, records, data.size, int(records["list_size"].sum()))
+        status, i = install(self.spec, self.w, records, data, lists, grown, grown and self.changeable)
+        if status != GOOD:
+            what = f"is not of the {'commit' if status == WRONG_STAMP else 'size'} that its parent names"
+            raise Damaged(int(records[i]["tree"]), int(records[i]["path"]), what)
+
+    def _bring(self, places: Sequence[tuple[int, int, bool]], payloads: Sequence[bytes]) -> None:
+        sizes = np.fromiter((len(payload) for payload in payloads), np.int64, len(payloads))
+        records = np.zeros(len(places), RECORD)
+        records["size"] = sizes
+        records["at"][1:] = np.cumsum(sizes)[:-1]
+        records["tree"] = [place[0] for place in places]
+        records["path"] = np.array([place[1] for place in places], np.uint64)
+        records["bucket"] = [place[2] for place in places]
+        self._install(records, np.frombuffer(b"".join(payloads), np.uint8), np.empty(0, np.uint32), grown=False)
+
+    def load(self, trees: npt.NDArray[np.int32], paths: npt.NDArray[np.uint64]) -> None:
+        """Bring the records of these nodes, whose parents are in memory."""
+        sizes = np.empty(trees.size, np.int64)
+        expected_sizes(self.w, trees, paths, sizes)
+        if sizes.size and sizes.min() < 0:
+            raise Damaged(int(trees[sizes.argmin()]), int(paths[sizes.argmin()]), "has no parent")
+        places = list(zip(trees.tolist(), paths.tolist(), (sizes <= self.spec.bucket).tolist(), strict=True))
+        self._bring(places, self.source.records(places))
+
+    def load_below(self, tree: int, path: int) -> None:
+        """Bring everything at and below a node, long lists too."""
+        found = list(self.source.below(tree, path))
+        if found:
+            self._bring([(tree, place, bucket) for place, bucket, _ in found], [payload for _, _, payload in found])
+        for entry in self._scan(lambda out: scan_tree(self.w, tree, np.uint64(path), self._point(tree, path), False, out, 0)):
+            if entry["what"] == FOUND_MISSING:
+                raise Damaged(tree, int(entry["path"]), "is missing")
+            if entry["what"] == FOUND_LIST:
+                self._load_list(tree, int(entry["path"]), int(entry["point"]))
+
+    def _point(self, tree: int, path: int) -> int:
+        return int(locate(self.w, tree, np.uint64(path), path.bit_length() - 1)[0])
+
+    def _load_list(self, tree: int, path: int, point: int) -> None:
+        """Bring a long list, with what the open transaction changed in it."""
+        row = int(self.w.points[point]["owner"])
+        edits = self.w.edits[: self.w.top[EDITS]]
+        mine = edits[(edits["row"] == row) & (edits["tree"] == tree) & (edits["path"] == path)]
+        slots = self.source.long_list(tree, path)
+        slots = np.concatenate([np.setdiff1d(slots, mine["slot"][mine["sign"] < 0]), mine["slot"][mine["sign"] > 0]])
+        slots = np.sort(slots).astype(np.uint32)
+        if slots.size != self.w.stats.head[row]["n"]:
+            raise Damaged(tree, path, f"has a list of {slots.size} samples where {self.w.stats.head[row]['n']} are expected")
+        self.w = ensure(self.w, lists=slots.size)
+        keep_list(self.w, row, slots)
+
+    def _scan(self, scanner: Callable[[npt.NDArray[np.void]], int]) -> npt.NDArray[np.void]:
+        """Run a scanner, again with more room if it found more than fits."""
+        found = np.zeros(1024, FOUND)
+        count = scanner(found)
+        if count > found.size:
+            found = np.zeros(count, FOUND)
+            count = scanner(found)
+        return found[:count]
+
+    # Queries
+
+    def predict(self, X: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+        """Mean answers for the rows of X: one column per class, or one."""
+        out = np.empty((X.shape[0], self.spec.classes or 1))
+        for start in range(0, X.shape[0], ROWS_AT_ONCE):
+            rows = X[start : start + ROWS_AT_ONCE]
+            while count := predicting.predict(self.spec, self.w, rows, out[start : start + ROWS_AT_ONCE], self._needs):
+                self._meet(self._needs[:count], rows)
+        return out
+
+    def _meet(self, needs: npt.NDArray[np.void], X: npt.NDArray[np.float32]) -> None:
+        """Load what is missing and grow the tags that queries met."""
+        missing, tagged = needs[needs["tagged"] == 0], needs[needs["tagged"] == 1]
+        if missing.size:
+            places = np.unique(missing[["tree", "path"]])
+            self.load(np.ascontiguousarray(places["tree"]), np.ascontiguousarray(places["path"]))
+        if tagged.size:
+            places, which = np.unique(tagged[["tree", "path"]], return_inverse=True)
+            asking = [tagged["row"][which == i] for i in range(places.size)]
+            jobs = [self._job(int(place["tree"]), int(place["path"]), rows) for place, rows in zip(places, asking, strict=True)]
+            self._take(grow_jobs(self.spec, self.rows, jobs, X))
+
+    def _job(self, tree: int, path: int, asking: npt.NDArray[np.int32] | None = None) -> Job:
+        """The work of growing a tag."""
+        point = self._point(tree, path)
+        owner = int(self.w.points[point]["owner"])
+        if owner < 0:
+            bucket = self.w.buckets[-2 - owner]
+            return Job(tree, path, int(bucket["stamp"]), self.w.slots[-2 - owner, : bucket["n"]].copy(), asking)
+        if self.w.nodes[owner]["list_at"] < 0:
+            self._load_list(tree, path, point)
+        at, n = int(self.w.nodes[owner]["list_at"]), int(self.w.stats.head[owner]["n"])
+        return Job(tree, path, int(self.w.nodes[owner]["stamp"]), self.w.lists[at : at + n].copy(), asking)
+
+    def _take(self, growth: Growth) -> None:
+        self._install(growth.records, growth.data, growth.lists, grown=True)
+
+    # Growing everything
+
+    def tags(self) -> npt.NDArray[np.void]:
+        """All tags of the forest, largest first; brings what is missing on the way to them."""
+        while True:
+            found = self._scan(lambda out: scan_tags(self.spec, self.w, out))
+            missing = found[found["what"] == FOUND_MISSING]
+            if not missing.size:
+                return found[np.argsort(-found["n"], kind="stable")]
+            self.load(np.ascontiguousarray(missing["tree"]), np.ascontiguousarray(missing["path"]))
+
+    def dirty_tags(self, limit: int) -> npt.NDArray[np.void]:
+        """The tags of the open transaction with at most `limit` samples."""
+        return self._scan(lambda out: scan_dirty_tags(self.w, limit, out))
+
+    def grow_tags(self, found: npt.NDArray[np.void], pool: Executor | None = None) -> None:
+        """Grow these tags wholly."""
+        jobs = [self._job(int(entry["tree"]), int(entry["path"])) for entry in found]
+        for growth in grow_parallel(self.spec, self.rows, jobs, pool):
+            self._take(growth)
+
+    def load_tree(self, tree: int) -> None:
+        """Bring a whole tree and grow its tags."""
+        self.load_below(tree, 1)
+        found = self._scan(lambda out: scan_tree(self.w, tree, np.uint64(1), tree, False, out, 0))
+        self.grow_tags(found[found["what"] == FOUND_TAG])
+
+    def plant(self, tree: int, slots: npt.NDArray[np.uint32]) -> None:
+        """Grow a tree that is not in memory afresh from its samples."""
+        growth = grow_jobs(self.spec, self.rows, [Job(tree, 1, 0, slots)])
+        self.w.roots[tree] = (0, slots.size, 0)
+        self._install(growth.records, growth.data, growth.lists, grown=False)
+
+    def tree_bytes(self, tree: int) -> bytes:
+        """What the digest of a tree hashes; the tree must be wholly in memory and settled."""
+        return tree_bytes(self.spec, self.w, self.rows, tree)
+
+    # Changes
+
+    def change(self, samples: Samples, stamp: int) -> Effect:
+        """Apply samples that come and go, under the number of the commit that will write them."""
+        starts = np.empty(self.spec.trees + 1, np.int64)
+        order = np.empty(samples.ids.size * self.spec.occupancy, np.int32)
+        spread(self.spec.occupancy_key, samples.ids, self.spec.occupancy, starts, order)
+        ops = Ops(samples.X, samples.y, samples.slots, samples.sign, order)
+        items = np.zeros(self.spec.trees + 256, changes.CHANGE)
+        waiting = np.zeros(order.size + 1, changes.CHANGE)
+        fill = np.zeros(4, np.int64)
+        changes.start_items(starts, items, fill)
+        trees = int(fill[0])
+        self.w = ensure(self.w, nodes=8, buckets=8, leaves=64, edits=min(order.size, 1024) + 1, cleared=64)
+        while True:
+            status = changes.change(self.spec, self.w, self.rows, ops, stamp, self._bench, (items, waiting), fill)
+            if status == changes.OVER:
+                return Effect(trees, int(fill[changes.VISITED]), int(fill[changes.VOIDED]))
+            if status == changes.NO_ROOM:
+                self._make_room(items[fill[0] - 1])
+            elif status == changes.WAIT:
+                items = self._satisfy(waiting[: fill[1]], items, fill)
+            else:
+                self._complain(status, items[fill[0] - 1])
+
+    def _make_room(self, item: np.void) -> None:
+        changed = int(item["end"] - item["start"])
+        n = int(self.w.roots["n"].max()) + 2 * changed
+        leaf = 4 + 2 * self.spec.columns
+        self.w = ensure(self.w, nodes=16, buckets=64, leaves=64 * leaf, lists=2 * n + 1024, cleared=256, edits=changed + 1024)
+
+    def _satisfy(self, waiting: npt.NDArray[np.void], items: npt.NDArray[np.void], fill: npt.NDArray[np.int64]) -> npt.NDArray[np.void]:
+        """Bring what the waiting items need and put them back on the stack."""
+        records = waiting[waiting["need"] == changes.NEED_RECORD]
+        if records.size:
+            self.load(np.ascontiguousarray(records["tree"]), np.ascontiguousarray(records["path"]))
+        for item in waiting[waiting["need"] == changes.NEED_LISTS]:
+            self.load_below(int(item["tree"]), int(item["path"]))
+        if items.size < waiting.size + 256:
+            items = np.zeros(waiting.size + 256, changes.CHANGE)
+        waiting["need"] = 0
+        items[: waiting.size] = waiting
+        fill[0], fill[1] = waiting.size, 0
+        return items
+
+    def _complain(self, status: int, item: np.void) -> None:
+        if status == changes.MISPLACED:
+            raise Damaged(int(item["tree"]), int(item["path"]), "does not hold a sample that belongs there")
+        raise Damaged(int(item["tree"]), int(item["path"]), "has a sample whose row fails its hash")
+
+    def dirty_records(self) -> Growth:
+        """Every changed record."""
+        return dirty_records(self.spec, self.w)
+
+    def cleared(self) -> npt.NDArray[np.void]:
+        """Nodes whose old records, and all below them, must be deleted before the changed ones are written."""
+        return self.w.cleared[: self.w.top[CLEARS]]
+
+    def edits(self) -> npt.NDArray[np.void]:
+        """Slots to take out of, or put into, long lists that stay on disk."""
+        edits = self.w.edits[: self.w.top[EDITS]]
+        nodes = self.w.nodes[edits["row"]]
+        alive = (nodes["kind"] != 0) & (nodes["tree"] == edits["tree"]) & (nodes["path"] == edits["path"]) & (nodes["fresh"] == 0)
+        return edits[alive]
+
+    def mark_clean(self) -> None:
+        """After a commit: memory and disk agree."""
+        mark_clean(self.w)
+
+    def drop_changes(self) -> None:
+        """After a rollback: let go of everything that differs from the disk. Roots must be set again."""
+        drop_dirty(self.w)
+
+
+__all__ = ["BadRow", "Damaged", "Effect", "Forest", "Samples", "Source"]

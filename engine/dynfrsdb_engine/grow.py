@@ -1,0 +1,333 @@
+"""Grow subtrees from their samples, as records.
+
+A *job* is one node to grow: (tree, path, its samples). Jobs share one block of gathered samples, one line per feature, and an index
+that is partitioned as the trees grow. The partition is stable and samples come in the order of their slots, so every list that
+comes out is sorted without sorting.
+
+    job (tree 3, path 1, 900 samples)
+      -> split record 1      n=900
+      -> bucket record 2     n=120, its small tree inside
+      -> split record 3      n=780
+      ...                    in pre-order, which is the order of keys on disk
+
+Growing everything is one mode. In the other a job carries query rows, and only nodes that a query reaches are grown; the rest is left
+tagged with its list. Both give the same nodes, because each is a function of its samples.
+
+Output goes into a `Sink`. When it is full the kernel returns with its stack intact, the caller makes room and calls again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dynfrsdb_engine.kernel import kernel
+from dynfrsdb_engine.records import (
+    LEAF,
+    SPLIT,
+    TAG,
+    bucket_room,
+    pack_bucket_header,
+    pack_leaf,
+    pack_list_header,
+    pack_small_leaf,
+    pack_split,
+    put16,
+    put32,
+    put_float,
+    split_room,
+)
+from dynfrsdb_engine.rows import Rows, gather
+from dynfrsdb_engine.search import Scratch, Stats, count_totals, make_scratch, make_stats, pure, search
+from dynfrsdb_engine.spec import Spec
+
+ITEM = np.dtype(
+    [("path", "u8"), ("stamp", "i8"), ("start", "i8"), ("end", "i8"), ("q_start", "i8"), ("q_end", "i8"), ("tree", "i4"), ("job", "i4")],
+    align=True,
+)
+RECORD = np.dtype(
+    [("path", "u8"), ("at", "i8"), ("size", "i8"), ("list_at", "i8"), ("list_size", "i8"), ("tree", "i4"), ("bucket", "i4")],
+    align=True,
+)
+"""Where a record's bytes are, and its long list if it has one; `bucket` is 1 for the buckets database, 0 for nodes."""
+DONE, FULL = 0, 1
+BELOW = 128
+"""Stack room beyond the jobs: two items for each level."""
+
+
+class Samples(NamedTuple):
+    """Gathered samples: features (one line each), targets, slots."""
+
+    X: npt.NDArray[np.float32]
+    y: npt.NDArray[np.int64]
+    slots: npt.NDArray[np.uint32]
+    index: npt.NDArray[np.int32]
+
+
+class Sink(NamedTuple):
+    """Where records go; `fill` is (bytes used, records used, items on the stack)."""
+
+    data: npt.NDArray[np.uint8]
+    records: npt.NDArray[np.void]
+    fill: npt.NDArray[np.int64]
+
+
+class Queries(NamedTuple):
+    """Rows that ask for growth, and an index into them that is partitioned along; `all` grows everything."""
+
+    X: npt.NDArray[np.float32]
+    index: npt.NDArray[np.int32]
+    all: bool
+
+
+@kernel
+def depth_of(path: np.uint64) -> int:
+    """The root's path is 1 and has depth 0."""
+    depth = 0
+    while path > np.uint64(1):
+        path >>= np.uint64(1)
+        depth += 1
+    return depth
+
+
+@kernel
+def partition(column: npt.NDArray[np.float32], cut: float, index: npt.NDArray[np.int32], spare: npt.NDArray[np.int32]) -> int:
+    """Bring the samples that go left to the front, keeping their order; returns how many."""
+    left, right = 0, 0
+    for i in index:
+        if column[i] <= cut:
+            index[left] = i
+            left += 1
+        else:
+            spare[right] = i
+            right += 1
+    index[left:] = spare[:right]
+    return left
+
+
+@kernel
+def push(items: npt.NDArray[np.void], fill: npt.NDArray[np.int64], parent: np.void, right: int, cut: int, q_cut: int) -> None:
+    """Put one child of `parent` on the stack; its samples end (left) or begin (right) at `cut`."""
+    item = items[fill[2]]
+    item.path = parent.path * np.uint64(2) + np.uint64(right)
+    item.stamp, item.tree, item.job = parent.stamp, parent.tree, parent.job
+    item.start, item.end = (cut, parent.end) if right else (parent.start, cut)
+    item.q_start, item.q_end = (q_cut, parent.q_end) if right else (parent.q_start, q_cut)
+    fill[2] += 1
+
+
+@kernel
+def is_leaf(
+    spec: Spec, item: np.void, depth: int, samples: Samples, stats: Stats, scratch: Scratch
+) -> bool:
+    """Apply the leaf rule; if it is no leaf, the best split is in line 0 of `stats` afterwards."""
+    index = samples.index[item.start : item.end]
+    count_totals(spec.classes, samples.y, index, stats.totals[0])
+    n = item.end - item.start
+    if depth >= spec.max_depth or n < spec.min_split or pure(spec.classes, stats.totals[0], n):
+        return True
+    node = (np.int64(item.tree), item.path, depth, np.int64(item.job))
+    return not search(spec, node, samples.X, samples.y, index, stats, 0, scratch)
+
+
+@kernel
+def note(sink: Sink, item: np.void, end: int, bucket: int, listed: bool) -> None:
+    """Enter the record that was just written up to `end`."""
+    record = sink.records[sink.fill[1]]
+    record.path, record.tree, record.bucket = item.path, item.tree, bucket
+    record.at, record.size = sink.fill[0], end - sink.fill[0]
+    record.list_at = item.start
+    record.list_size = item.end - item.start if listed else 0
+    sink.fill[0] = end
+    sink.fill[1] += 1
+
+
+@kernel
+def grow_bucket(
+    spec: Spec, item: np.void, samples: Samples, items: npt.NDArray[np.void], sink: Sink, stats: Stats, scratch: Scratch, grown: bool
+) -> None:
+    """Write a bucket: its slots and, if `grown`, its small tree in pre-order."""
+    out, fill = sink.data, sink.fill
+    start, end, stamp = item.start, item.end, item.stamp
+    begin = fill[0]
+    at = pack_bucket_header(out, begin, SPLIT if grown else TAG, end - start, stamp, 0) + 4 * (end - start)
+    base, nodes = fill[2], 0
+    if grown:
+        items[base] = item
+        fill[2] += 1
+    while fill[2] > base:
+        fill[2] -= 1
+        here = items[fill[2] : fill[2] + 1].copy()[0]
+        nodes += 1
+        if is_leaf(spec, here, depth_of(here.path), samples, stats, scratch):
+            at = pack_small_leaf(spec, out, at, here.end - here.start, stats.totals[0])
+            continue
+        head = stats.head[0]
+        f, cut = stats.cand[0, head.best].feature, stats.cuts[0, head.best, head.cut]
+        at = put_float(out, put16(out, at, f), cut)
+        middle = here.start + partition(samples.X[f], cut, samples.index[here.start : here.end], scratch.spare)
+        push(items, fill, here, 1, middle, 0)
+        push(items, fill, here, 0, middle, 0)
+    put16(out, begin + 12, nodes)
+    for i in range(start, end):
+        put32(out, begin + 14 + 4 * (i - start), samples.slots[samples.index[i]])
+    note(sink, item, at, 1, False)
+
+
+@kernel
+def route(queries: Queries, item: np.void, feature: int, cut: float) -> int:
+    """Partition the item's queries like its samples; returns where the right side begins."""
+    left, right = item.q_start, item.q_end
+    while left < right:
+        i = queries.index[left]
+        if queries.X[i, feature] <= cut:
+            left += 1
+        else:
+            right -= 1
+            queries.index[left], queries.index[right] = queries.index[right], i
+    return left
+
+
+@kernel
+def grow_node(
+    spec: Spec,
+    item: np.void,
+    samples: Samples,
+    queries: Queries,
+    items: npt.NDArray[np.void],
+    sink: Sink,
+    stats: Stats,
+    scratch: Scratch,
+) -> None:
+    """Write one record with n > B and put its children on the stack, right one first."""
+    n = item.end - item.start
+    if not (queries.all or item.q_end > item.q_start):
+        note(sink, item, pack_list_header(sink.data, sink.fill[0], TAG, 0, n, item.stamp), 0, True)
+    elif is_leaf(spec, item, depth_of(item.path), samples, stats, scratch):
+        note(sink, item, pack_leaf(spec, sink.data, sink.fill[0], n, item.stamp, stats.totals[0]), 0, True)
+    else:
+        head = stats.head[0]
+        f, cut = stats.cand[0, head.best].feature, stats.cuts[0, head.best, head.cut]
+        stamps = (item.stamp, item.stamp, item.stamp)
+        note(sink, item, pack_split(spec, sink.data, sink.fill[0], stats, 0, stamps, 0), 0, False)
+        middle = item.start + partition(samples.X[f], cut, samples.index[item.start : item.end], scratch.spare)
+        q_middle = route(queries, item, f, cut)
+        push(items, sink.fill, item, 1, middle, q_middle)
+        push(items, sink.fill, item, 0, middle, q_middle)
+
+
+@kernel
+def grow(
+    spec: Spec, samples: Samples, queries: Queries, items: npt.NDArray[np.void], sink: Sink, stats: Stats, scratch: Scratch
+) -> int:
+    """Work off the stack of items; FULL asks for a larger sink and to be called again."""
+    room = max(split_room(spec), bucket_room(spec.bucket))
+    while sink.fill[2] > 0:
+        if sink.fill[0] + room > sink.data.size or sink.fill[1] == sink.records.size:
+            return FULL
+        sink.fill[2] -= 1
+        item = items[sink.fill[2] : sink.fill[2] + 1].copy()[0]
+        if item.end - item.start <= spec.bucket:
+            grown = queries.all or item.q_end > item.q_start
+            grow_bucket(spec, item, samples, items, sink, stats, scratch, grown)
+        else:
+            grow_node(spec, item, samples, queries, items, sink, stats, scratch)
+    return DONE
+
+
+@dataclass(frozen=True)
+class Job:
+    """One node to grow. `asking` are query rows (indices) that reach it; None grows everything below."""
+
+    tree: int
+    path: int
+    stamp: int
+    slots: npt.NDArray[np.uint32]
+    asking: npt.NDArray[np.int32] | None = None
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Records in pre-order, job after job; a record's long list is `lists[list_at : list_at + list_size]`."""
+
+    records: npt.NDArray[np.void]
+    data: npt.NDArray[np.uint8]
+    lists: npt.NDArray[np.uint32]
+
+
+class BadRow(Exception):
+    """A row failed its hash; `slot` says which."""
+
+    def __init__(self, slot: int) -> None:
+        super().__init__(slot)
+        self.slot = slot
+
+
+def larger(array: npt.NDArray[np.void], size: int) -> npt.NDArray[np.void]:
+    """A copy of a one-dimensional array with room for `size` entries."""
+    wider = np.zeros(size, array.dtype)
+    wider[: array.size] = array
+    return wider
+
+
+def gather_samples(spec: Spec, rows: Rows, slots: npt.NDArray[np.uint32]) -> Samples:
+    """Copy the samples in `slots` out of the rows file."""
+    X = np.empty((spec.features, slots.size), np.float32)
+    y = np.empty(slots.size, np.int64)
+    bad = gather(rows, slots, X, y)
+    if bad >= 0:
+        raise BadRow(int(slots[bad]))
+    return Samples(X, y, slots, np.arange(slots.size, dtype=np.int32))
+
+
+def grow_jobs(spec: Spec, rows: Rows, jobs: Sequence[Job], asked: npt.NDArray[np.float32] | None = None) -> Growth:
+    """Grow `jobs` in this thread. `asked` are the query rows that jobs refer to."""
+    slots = np.concatenate([job.slots for job in jobs]) if jobs else np.empty(0, np.uint32)
+    samples = gather_samples(spec, rows, np.ascontiguousarray(slots, dtype=np.uint32))
+    asking = [job.asking for job in jobs if job.asking is not None]
+    index = np.concatenate(asking).astype(np.int32) if asking else np.empty(0, np.int32)
+    queries = Queries(asked if asked is not None else np.empty((0, spec.features), np.float32), index, not asking)
+    items = _items(jobs)
+    sink = Sink(
+        np.empty(40 * slots.size + 4 * split_room(spec) + bucket_room(spec.bucket) + 1024, np.uint8),
+        np.zeros(2 * len(jobs) + slots.size // 16 + 16, RECORD),
+        np.array([0, 0, len(jobs)], np.int64),
+    )
+    stats, scratch = make_stats(spec, 1), make_scratch(spec, slots.size)
+    while grow(spec, samples, queries, items, sink, stats, scratch) == FULL:
+        data = np.empty(2 * sink.data.size, np.uint8)
+        data[: sink.data.size] = sink.data
+        sink = Sink(data, larger(sink.records, 2 * sink.records.size), sink.fill)
+    return Growth(sink.records[: sink.fill[1]], sink.data[: sink.fill[0]], samples.slots[samples.index])
+
+
+def _items(jobs: Sequence[Job]) -> npt.NDArray[np.void]:
+    """The stack to begin with: the last job at the bottom."""
+    items = np.zeros(len(jobs) + BELOW, ITEM)
+    start = q_start = 0
+    for place, job in enumerate(jobs):
+        end = start + job.slots.size
+        q_end = q_start + (job.asking.size if job.asking is not None else 0)
+        items[len(jobs) - 1 - place] = (job.path, job.stamp, start, end, q_start, q_end, job.tree, place)
+        start, q_start = end, q_end
+    return items
+
+
+def grow_parallel(spec: Spec, rows: Rows, jobs: Sequence[Job], pool: Executor | None, chunk: int = 8192) -> list[Growth]:
+    """Grow everything below `jobs`, in chunks of about `chunk` samples spread over the pool's threads, in order."""
+    groups: list[list[Job]] = [[]]
+    size = 0
+    for job in jobs:
+        if size > chunk:
+            groups.append([])
+            size = 0
+        groups[-1].append(job)
+        size += job.slots.size
+    if pool is None or len(groups) == 1:
+        return [grow_jobs(spec, rows, group) for group in groups if group]
+    return list(pool.map(lambda group: grow_jobs(spec, rows, group), groups))

@@ -1,0 +1,118 @@
+"""Everything random, as a stateless hash (algorithm 1).
+
+There is no generator whose state moves on: a threshold is a function of (tree key, path, feature, i), a feature order of
+(tree key, path), the trees of a sample of (occupancy key, id). So a node looks the same whoever grows it, whenever.
+
+    step(h, v) = mix((h ^ v) + GOLDEN)                 mix is the finaliser of splitmix64
+    hash(key, path, feature, i) = step(step(step(key, path), feature), i)
+
+Feature orders and occupancies are the beginning of a Fisher-Yates shuffle, drawn as far as needed. The shuffled array is an
+identity that is lent by the caller and put back in order afterwards, so that a node costs what it looks at, not all features.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from dynfrsdb_engine.kernel import kernel
+
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+MIX_A = np.uint64(0xBF58476D1CE4E5B9)
+MIX_B = np.uint64(0x94D049BB133111EB)
+ORDER = np.uint64(65535)
+"""Stands where a feature would in the hash of a feature order; features go up to 65,534."""
+S11, S27, S30, S31, S32 = np.uint64(11), np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(32)
+UNIT = 2.0**-53
+
+
+@kernel
+def mix(z: np.uint64) -> np.uint64:
+    """The finaliser of splitmix64."""
+    z = (z ^ (z >> S30)) * MIX_A
+    z = (z ^ (z >> S27)) * MIX_B
+    return z ^ (z >> S31)
+
+
+@kernel
+def step(h: np.uint64, v: np.uint64) -> np.uint64:
+    """Draw one more word into the hash."""
+    return mix((h ^ v) + GOLDEN)
+
+
+@kernel
+def below(h: np.uint64, m: int) -> int:
+    """An integer in 0 .. m-1 from the high half of `h`."""
+    return np.int64(((h >> S32) * np.uint64(m)) >> S32)
+
+
+@kernel
+def place(order_hash: np.uint64, j: int, d: int) -> int:
+    """Which place of the shuffle is swapped into place `j`."""
+    return j + below(step(order_hash, np.uint64(j)), d - j)
+
+
+@kernel
+def restore(shuffled: npt.NDArray[np.int32], swaps: npt.NDArray[np.int32], n: int) -> None:
+    """Undo the first `n` swaps, so that `shuffled` is the identity again."""
+    for j in range(n - 1, -1, -1):
+        r = swaps[j]
+        shuffled[j], shuffled[r] = shuffled[r], shuffled[j]
+
+
+@kernel
+def thresholds(node_hash: np.uint64, feature: int, lo: float, hi: float, out: npt.NDArray[np.float32]) -> None:
+    """Fill `out` with the thresholds of one candidate, ascending; each leaves a sample on both sides."""
+    h = step(node_hash, np.uint64(feature))
+    low, width = np.float64(lo), np.float64(hi) - np.float64(lo)
+    for i in range(out.size):
+        u = np.float64(step(h, np.uint64(i)) >> S11) * UNIT
+        w = np.float32(low + u * width)
+        if w >= hi:
+            w = np.nextafter(hi, np.float32(-np.inf))
+        w = max(w, lo)
+        w = np.float32(w + np.float32(0.0))
+        j = i
+        while j > 0 and out[j - 1] > w:
+            out[j] = out[j - 1]
+            j -= 1
+        out[j] = w
+
+
+@kernel
+def occupancy(
+    key: np.uint64, sample: np.uint64, k: int, shuffled: npt.NDArray[np.int32], swaps: npt.NDArray[np.int32], out: npt.NDArray[np.int32]
+) -> None:
+    """Fill `out` with the k trees of one sample. `shuffled` is an identity over the trees, and is one again afterwards."""
+    h = step(key, sample)
+    for j in range(k):
+        r = place(h, j, shuffled.size)
+        swaps[j] = r
+        shuffled[j], shuffled[r] = shuffled[r], shuffled[j]
+        out[j] = shuffled[j]
+    restore(shuffled, swaps, k)
+
+
+@kernel
+def spread(
+    key: np.uint64, ids: npt.NDArray[np.uint64], k: int, starts: npt.NDArray[np.int64], members: npt.NDArray[np.int32]
+) -> None:
+    """Sort samples into their trees: tree t holds `members[starts[t]:starts[t + 1]]`, each an index into `ids`, ascending."""
+    trees = starts.size - 1
+    shuffled = np.arange(trees).astype(np.int32)
+    swaps, mine = np.empty(k, np.int32), np.empty(k, np.int32)
+    homes = np.empty((ids.size, k), np.int32)
+    starts[:] = 0
+    for i in range(ids.size):
+        occupancy(key, ids[i], k, shuffled, swaps, mine)
+        homes[i] = mine
+        for j in range(k):
+            starts[mine[j] + 1] += 1
+    for t in range(trees):
+        starts[t + 1] += starts[t]
+    fill = starts[:trees].copy()
+    for i in range(ids.size):
+        for j in range(k):
+            t = homes[i, j]
+            members[fill[t]] = i
+            fill[t] += 1

@@ -1,0 +1,56 @@
+"""One decorator for every kernel, and where compiled code is kept.
+
+A kernel is a function on plain arrays that numba compiles the first time it is called. All of them release the GIL, so
+trees can grow in parallel threads; none uses `fastmath` or `prange`, which change bits.
+
+numba's disk cache notices an edit of a kernel's own file but not of a file it calls. The cache therefore lives in a
+directory named by a hash of all sources of the engine: any edit starts a fresh one. Where no directory can be written (a
+read-only container without a home) kernels are compiled in memory and everything else works the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+from numba.core import config
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def cache_directory() -> Path:
+    """Where compiled kernels of exactly these sources, this numba and this user are kept."""
+    sources = hashlib.sha256(numba.__version__.encode())
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        sources.update(path.read_bytes())
+    base = os.environ.get("DYNFRSDB_KERNEL_CACHE") or os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(base) / "dynfrsdb" / f"kernels-{sources.hexdigest()[:16]}"
+
+
+def _writable(directory: Path) -> bool:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            return True
+    except OSError:
+        return False
+
+
+CACHE = cache_directory()
+CACHED = _writable(CACHE)
+
+
+def kernel(function: F) -> F:
+    """Compile `function` lazily: no GIL, no fast maths, division as in numpy, kept on disk where that is possible."""
+    before = config.CACHE_DIR
+    config.CACHE_DIR = str(CACHE) if CACHED else before
+    try:
+        compiled: F = numba.njit(nogil=True, cache=CACHED, error_model="numpy")(function)
+    finally:
+        config.CACHE_DIR = before
+    return compiled

@@ -1,0 +1,95 @@
+"""Find things in the working set: tags to grow, records and lists that are not in memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from dynfrsdb_engine.grow import depth_of
+from dynfrsdb_engine.install import expected
+from dynfrsdb_engine.kernel import kernel
+from dynfrsdb_engine.records import LEFT_TAGS, RIGHT_TAGS, TAG
+from dynfrsdb_engine.spec import Spec
+from dynfrsdb_engine.working import (
+    DIRTY_BUCKETS,
+    DIRTY_NODES,
+    MISSING,
+    TAGGED,
+    Working,
+    locate,
+)
+
+FOUND = np.dtype([("path", "u8"), ("n", "i8"), ("tree", "i4"), ("point", "i4"), ("what", "i4")], align=True)
+FOUND_TAG, FOUND_MISSING, FOUND_LIST = 0, 1, 2
+
+
+@kernel
+def note_found(found: npt.NDArray[np.void], count: int, tree: int, path: np.uint64, point: int, n: int, what: int) -> int:
+    """Enter one finding if there is room; returns the new count."""
+    if count < found.size:
+        entry = found[count]
+        entry.tree, entry.path, entry.point, entry.n, entry.what = tree, path, point, n, what
+    return count + 1
+
+
+@kernel
+def scan_tree(w: Working, tree: int, path: np.uint64, root: int, tags_only: bool, found: npt.NDArray[np.void], count: int) -> int:
+    """Walk below point `root`; notes tags, missing records and (unless `tags_only`) long lists that are not in memory.
+
+    With `tags_only` it goes only where a tag is known to be. Returns the number of findings, which may be more than fit.
+    """
+    stack, paths = np.empty(128, np.int32), np.empty(128, np.uint64)
+    stack[0], paths[0], height = root, path, 1
+    while height > 0:
+        height -= 1
+        at, here = stack[height], paths[height]
+        point = w.points[at]
+        if point.feature == MISSING:
+            count = note_found(found, count, tree, here, at, 0, FOUND_MISSING)
+        elif point.feature == TAGGED and (tags_only or point.owner < 0 or w.nodes[point.owner].list_at >= 0):
+            n = w.stats.head[point.owner].n if point.owner >= 0 else w.buckets[-2 - point.owner].n
+            count = note_found(found, count, tree, here, at, n, FOUND_TAG)
+        elif point.owner >= 0 and point.feature < 0:
+            if not tags_only and w.nodes[point.owner].list_at < 0:
+                count = note_found(found, count, tree, here, at, w.stats.head[point.owner].n, FOUND_LIST)
+        elif point.owner >= 0:
+            tags = w.nodes[point.owner].tags
+            for right in (1, 0):
+                if not tags_only or tags & (RIGHT_TAGS if right else LEFT_TAGS):
+                    stack[height], paths[height] = point.child + right, here * np.uint64(2) + np.uint64(right)
+                    height += 1
+    return count
+
+
+@kernel
+def scan_tags(spec: Spec, w: Working, found: npt.NDArray[np.void]) -> int:
+    """Find all tags of the forest, and what is missing on the way to one."""
+    count = 0
+    for t in range(spec.trees):
+        if w.roots[t].tags:
+            count = scan_tree(w, t, np.uint64(1), t, True, found, count)
+    return count
+
+
+@kernel
+def scan_dirty_tags(w: Working, limit: int, found: npt.NDArray[np.void]) -> int:
+    """Find the tags that the open transaction made or changed, with at most `limit` samples."""
+    count = 0
+    for i in range(w.top[DIRTY_NODES]):
+        row = w.dirty_nodes[i]
+        node = w.nodes[row]
+        if node.kind == TAG and w.stats.head[row].n <= limit:
+            count = note_found(found, count, node.tree, node.path, node.point, w.stats.head[row].n, FOUND_TAG)
+    for i in range(w.top[DIRTY_BUCKETS]):
+        bucket = w.buckets[w.dirty_buckets[i]]
+        if bucket.kind == TAG and bucket.n <= limit:
+            count = note_found(found, count, bucket.tree, bucket.path, bucket.point, bucket.n, FOUND_TAG)
+    return count
+
+
+@kernel
+def expected_sizes(w: Working, trees: npt.NDArray[np.int32], paths: npt.NDArray[np.uint64], sizes: npt.NDArray[np.int64]) -> None:
+    """How many samples each missing node must have, as its parent says; -1 if its parent is not in memory."""
+    for i in range(trees.size):
+        at, parent = locate(w, trees[i], paths[i], depth_of(paths[i]))
+        sizes[i] = expected(w, trees[i], paths[i], parent)[1] if at >= 0 else -1

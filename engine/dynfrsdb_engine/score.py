@@ -1,0 +1,169 @@
+"""Score a candidate split from the counts of its two sides.
+
+Counts are integers, so a score depends only on which samples are present, never on the order they came or went. That is what
+lets a removal prove a node unchanged: same counts, same score, same bits. The form of each formula is part of F: equivalent ones
+round differently and pick other splits.
+
+A candidate's counts are kept per *interval*: row j holds the samples with threshold j-1 < x <= threshold j, so a change touches one
+row and the left side of threshold j is the sum of rows 0..j. An empty interval repeats its neighbour's score and is passed over:
+ties go to the lower threshold anyway.
+
+Entropy is integers only: X(m) = floor(m * log2(m) * 2^24) with a log2 of 56 binary digits, made by squaring. No libm, which would tie a
+store to a machine. X of small m is looked up.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from dynfrsdb_engine.kernel import kernel
+
+GINI, ENTROPY, SQUARED_ERROR = 0, 1, 2
+U0, U1, U32, U63 = np.uint64(0), np.uint64(1), np.uint64(32), np.uint64(63)
+LOW = np.uint64(0xFFFFFFFF)
+XLOG_TABLE = 1 << 16
+
+
+@kernel
+def square_high(x: np.uint64) -> tuple[np.uint64, np.uint64]:
+    """The 128-bit square of `x` as (high, low) words."""
+    a, b = x >> U32, x & LOW
+    ab = a * b
+    low = b * b
+    middle = (low >> U32) + (ab & LOW) + (ab & LOW)
+    high = a * a + (ab >> U32) + (ab >> U32) + (middle >> U32)
+    return high, x * x
+
+
+@kernel
+def xlogx(m: int) -> int:
+    """X(m) = floor(m * log2(m) * 2^24), log2 with 56 binary digits."""
+    if m < 2:
+        return 0
+    e = 63
+    while (m >> e) == 0:
+        e -= 1
+    x = np.uint64(m) << np.uint64(63 - e)
+    log = np.uint64(e) << np.uint64(56)
+    for b in range(55, -1, -1):
+        high, low = square_high(x)
+        if high >> U63:
+            x = high
+            log |= U1 << np.uint64(b)
+        else:
+            x = (high << U1) | (low >> U63)
+    return np.int64(np.uint64(m) * (log >> U32) + ((np.uint64(m) * (log & LOW)) >> U32))
+
+
+@kernel
+def entropy_table() -> npt.NDArray[np.int64]:
+    """X(m) for m below `XLOG_TABLE`."""
+    table = np.empty(XLOG_TABLE, np.int64)
+    for m in range(XLOG_TABLE):
+        table[m] = xlogx(m)
+    return table
+
+
+@kernel
+def looked_up(table: npt.NDArray[np.int64], m: int) -> int:
+    """X(m), from the table where it reaches."""
+    return table[m] if m < table.size else xlogx(m)
+
+
+@kernel
+def best_gini(
+    counts: npt.NDArray[np.int64], totals: npt.NDArray[np.int64], n: int, limit: float, left: npt.NDArray[np.int64]
+) -> tuple[float, int, int]:
+    """The lowest Gini score below `limit` with its threshold and left size; threshold -1 if none is lower."""
+    best, cut, n_left, at = limit, -1, 0, 0
+    classes = totals.size
+    left[:classes] = 0
+    for j in range(counts.shape[0]):
+        here = 0
+        for c in range(classes):
+            here += counts[j, c]
+            left[c] += counts[j, c]
+        if here == 0:
+            continue
+        n_left += here
+        n_right = n - n_left
+        a, b = n_left * n_left, n_right * n_right
+        for c in range(classes):
+            a -= left[c] * left[c]
+            b -= (totals[c] - left[c]) * (totals[c] - left[c])
+        score = np.float64(a) / n_left + np.float64(b) / n_right
+        if score < best:
+            best, cut, at = score, j, n_left
+    return best, cut, at
+
+
+@kernel
+def best_entropy(
+    counts: npt.NDArray[np.int64],
+    totals: npt.NDArray[np.int64],
+    n: int,
+    limit: int,
+    left: npt.NDArray[np.int64],
+    table: npt.NDArray[np.int64],
+) -> tuple[int, int, int]:
+    """As `best_gini`, in integers."""
+    best, cut, n_left, at = limit, -1, 0, 0
+    classes = totals.size
+    left[:classes] = 0
+    for j in range(counts.shape[0]):
+        here = 0
+        for c in range(classes):
+            here += counts[j, c]
+            left[c] += counts[j, c]
+        if here == 0:
+            continue
+        n_left += here
+        score = looked_up(table, n_left) + looked_up(table, n - n_left)
+        for c in range(classes):
+            score -= looked_up(table, left[c]) + looked_up(table, totals[c] - left[c])
+        if score < best:
+            best, cut, at = score, j, n_left
+    return best, cut, at
+
+
+@kernel
+def best_squares(counts: npt.NDArray[np.int64], total: int, n: int, limit: float) -> tuple[float, int, int]:
+    """The largest drop of squared error above `limit` with its threshold and left size; threshold -1 if none is larger."""
+    best, cut, n_left, sum_left, at = limit, -1, 0, 0, 0
+    for j in range(counts.shape[0]):
+        if counts[j, 0] == 0:
+            continue
+        n_left += counts[j, 0]
+        sum_left += counts[j, 1]
+        n_right = n - n_left
+        d = np.float64(sum_left) / n_left - np.float64(total - sum_left) / n_right
+        score = d * d * np.float64(n_left * n_right)
+        if score > best:
+            best, cut, at = score, j, n_left
+    return best, cut, at
+
+
+@kernel
+def best_split(
+    criterion: int,
+    counts: npt.NDArray[np.int64],
+    m: int,
+    totals: npt.NDArray[np.int64],
+    n: int,
+    left: npt.NDArray[np.int64],
+    table: npt.NDArray[np.int64],
+) -> tuple[int, int, int]:
+    """The best of `m` candidates as (candidate, threshold, left size); ties to the earlier candidate, then the lower threshold."""
+    winner, cut, n_left = -1, -1, 0
+    low, whole, high = np.inf, np.int64(0x7FFFFFFFFFFFFFFF), -1.0
+    for c in range(m):
+        if criterion == GINI:
+            low, j, size = best_gini(counts[c], totals, n, low, left)
+        elif criterion == ENTROPY:
+            whole, j, size = best_entropy(counts[c], totals, n, whole, left, table)
+        else:
+            high, j, size = best_squares(counts[c], totals[1], n, high)
+        if j >= 0:
+            winner, cut, n_left = c, j, size
+    return winner, cut, n_left

@@ -1,0 +1,221 @@
+"""The best split of a node, from its samples.
+
+Features are tried in the node's own order until p of them are not constant. Each gets s thresholds between its least and greatest
+value; one pass with a binary search per sample counts which interval each sample falls into (no sorting of samples). The counts
+decide the split and, at a node that is stored, stay with it.
+
+A feature that is constant at a node is constant below it. `Scratch.known` remembers at which node a constancy was seen, so
+growing never looks at that feature again further down.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dynfrsdb_engine.hashing import ORDER, place, restore, step, thresholds
+from dynfrsdb_engine.kernel import kernel
+from dynfrsdb_engine.score import best_split
+from dynfrsdb_engine.spec import Spec
+
+HEAD = np.dtype(
+    [("n", "i8"), ("n_left", "i8"), ("m", "i4"), ("skipped", "i4"), ("best", "i4"), ("cut", "i4")],
+    align=True,
+)
+"""A node's size, left size, number of candidates and of skipped constants, best candidate and threshold."""
+CANDIDATE = np.dtype([("feature", "i4"), ("lo", "f4"), ("hi", "f4"), ("at_lo", "i8"), ("at_hi", "i8")], align=True)
+"""One feature that a node considers: its range and how many samples have exactly the least and the greatest value."""
+CONSTANT = np.dtype([("feature", "i4"), ("value", "f4")], align=True)
+"""One feature that a node passed over because all its samples have this value."""
+KNOWN = np.dtype([("path", "u8"), ("depth", "i4"), ("job", "i4")], align=True)
+
+
+class Stats(NamedTuple):
+    """Statistics of nodes, one line each."""
+
+    head: npt.NDArray[np.void]
+    cand: npt.NDArray[np.void]
+    cuts: npt.NDArray[np.float32]
+    counts: npt.NDArray[np.int64]
+    totals: npt.NDArray[np.int64]
+    skip: npt.NDArray[np.void]
+
+
+class Scratch(NamedTuple):
+    """What a search needs beside its samples; lent by the caller, one per thread."""
+
+    shuffled: npt.NDArray[np.int32]
+    swaps: npt.NDArray[np.int32]
+    left: npt.NDArray[np.int64]
+    known: npt.NDArray[np.void]
+    spare: npt.NDArray[np.int32]
+
+
+def make_stats(spec: Spec, rows: int) -> Stats:
+    """Room for the statistics of `rows` nodes."""
+    p, s = spec.candidates, spec.thresholds
+    return Stats(
+        head=np.zeros(rows, HEAD),
+        cand=np.zeros((rows, p), CANDIDATE),
+        cuts=np.zeros((rows, p, s), np.float32),
+        counts=np.zeros((rows, p, s, spec.columns), np.int64),
+        totals=np.zeros((rows, spec.totals), np.int64),
+        skip=np.zeros((rows, spec.features), CONSTANT),
+    )
+
+
+def make_scratch(spec: Spec, samples: int) -> Scratch:
+    """Scratch for searches over up to `samples` samples."""
+    known = np.zeros(spec.features, KNOWN)
+    known["job"] = -1
+    return Scratch(
+        shuffled=np.arange(spec.features, dtype=np.int32),
+        swaps=np.zeros(spec.features, np.int32),
+        left=np.zeros(spec.totals, np.int64),
+        known=known,
+        spare=np.zeros(max(samples, 1), np.int32),
+    )
+
+
+@kernel
+def interval(cuts: npt.NDArray[np.float32], x: float) -> int:
+    """The first threshold that `x` does not exceed, or their number."""
+    low, high = 0, cuts.size
+    while low < high:
+        middle = (low + high) >> 1
+        if x <= cuts[middle]:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@kernel
+def count_totals(classes: int, y: npt.NDArray[np.int64], index: npt.NDArray[np.int32], totals: npt.NDArray[np.int64]) -> None:
+    """Fill a node's totals from its samples."""
+    totals[:] = 0
+    if classes > 0:
+        for i in index:
+            totals[y[i]] += 1
+        return
+    totals[0] = index.size
+    for at in range(index.size):
+        v = y[index[at]]
+        totals[1] += v
+        if at == 0 or v < totals[2]:
+            totals[2], totals[4] = v, 0
+        if at == 0 or v > totals[3]:
+            totals[3], totals[5] = v, 0
+        if v == totals[2]:
+            totals[4] += 1
+        if v == totals[3]:
+            totals[5] += 1
+
+
+@kernel
+def pure(classes: int, totals: npt.NDArray[np.int64], n: int) -> bool:
+    """Whether all samples share one class, or one target."""
+    if classes == 0:
+        return bool(totals[2] == totals[3])
+    for c in range(classes):
+        if totals[c] > 0:
+            return bool(totals[c] == n)
+    return True
+
+
+@kernel
+def count_candidate(
+    classes: int,
+    node_hash: np.uint64,
+    column: npt.NDArray[np.float32],
+    y: npt.NDArray[np.int64],
+    index: npt.NDArray[np.int32],
+    stats: Stats,
+    row: int,
+    c: int,
+) -> None:
+    """Fill thresholds and counts of candidate `c`, whose feature, lo and hi are set."""
+    candidate, cuts, counts = stats.cand[row, c], stats.cuts[row, c], stats.counts[row, c]
+    lo, hi = candidate.lo, candidate.hi
+    thresholds(node_hash, candidate.feature, lo, hi, cuts)
+    counts[:] = 0
+    at_lo, at_hi = 0, 0
+    for i in index:
+        x = column[i]
+        at_lo += x == lo
+        at_hi += x == hi
+        j = interval(cuts, x)
+        if j < cuts.size:
+            if classes:
+                counts[j, y[i]] += 1
+            else:
+                counts[j, 0] += 1
+                counts[j, 1] += y[i]
+    candidate.at_lo, candidate.at_hi = at_lo, at_hi
+
+
+@kernel
+def value_range(column: npt.NDArray[np.float32], index: npt.NDArray[np.int32]) -> tuple[float, float]:
+    """Least and greatest value of one feature over the samples in `index`."""
+    lo = column[index[0]]
+    hi = lo
+    for i in index:
+        x = column[i]
+        lo = min(lo, x)
+        hi = max(hi, x)
+    return lo, hi
+
+
+@kernel
+def is_known(known: np.void, path: np.uint64, depth: int, job: int) -> bool:
+    """Whether a constancy was seen at this node or above it."""
+    return bool(known.job == job and known.depth <= depth and (path >> np.uint64(depth - known.depth)) == known.path)
+
+
+@kernel
+def search(
+    spec: Spec,
+    node: tuple[int, np.uint64, int, int],
+    X: npt.NDArray[np.float32],
+    y: npt.NDArray[np.int64],
+    index: npt.NDArray[np.int32],
+    stats: Stats,
+    row: int,
+    scratch: Scratch,
+) -> bool:
+    """Fill line `row` of `stats` (totals are already there); False if every feature is constant.
+
+    `node` is (tree, path, depth, job); X holds one line per feature; `index` names the node's samples.
+    """
+    tree, path, depth, job = node
+    node_hash = step(spec.tree_keys[tree], path)
+    order_hash = step(node_hash, ORDER)
+    m, skipped, drawn = 0, 0, 0
+    while drawn < spec.features and m < spec.candidates:
+        r = place(order_hash, drawn, spec.features)
+        scratch.swaps[drawn] = r
+        f = scratch.shuffled[r]
+        scratch.shuffled[r] = scratch.shuffled[drawn]
+        scratch.shuffled[drawn] = f
+        drawn += 1
+        known = scratch.known[f]
+        if not is_known(known, path, depth, job):
+            lo, hi = value_range(X[f], index)
+            if lo < hi:
+                candidate = stats.cand[row, m]
+                candidate.feature, candidate.lo, candidate.hi = f, lo, hi
+                count_candidate(spec.classes, node_hash, X[f], y, index, stats, row, m)
+                m += 1
+                continue
+            known.path, known.depth, known.job = path, depth, job
+        constant = stats.skip[row, skipped]
+        constant.feature, constant.value = f, X[f, index[0]]
+        skipped += 1
+    restore(scratch.shuffled, scratch.swaps, drawn)
+    best, cut, n_left = best_split(spec.criterion, stats.counts[row], m, stats.totals[row], index.size, scratch.left, spec.xlog)
+    head = stats.head[row]
+    head.n, head.m, head.skipped = index.size, m, skipped
+    head.best, head.cut, head.n_left = best, cut, n_left
+    return m > 0

@@ -1,0 +1,273 @@
+"""The working set: the part of a forest that is in memory.
+
+One process holds one set of flat arrays for all trees, so that one kernel call serves all trees of a request.
+
+    points    16 bytes each: the trees as queries walk them. Roots are points 0 .. T-1; children are adjacent.
+                feature >= 0   a split: x <= cut goes to `child`, else to `child + 1`
+                LEAF_POINT     a leaf: `child` is its place in `leaves`
+                MISSING        not in memory
+                TAGGED         void: must be grown before a query can pass
+    leaves    per leaf: n, m, then m pairs (column, count); for regression the one pair is (0, sum)
+    nodes     one line per record with n > B, with its statistics in the same line of `stats`
+    buckets   one line per bucket, its slots in the same line of `slots`
+    lists     long lists that are in memory
+
+A point's `owner` is the line in `nodes`, or -2 - the line in `buckets`, or NOBODY inside a bucket.
+
+What a commit has to write is noted as it happens: dirty lines; `cleared`, nodes whose old records and everything below are to be deleted;
+`edits`, single slots to take from or put into a long list whose chunks stay where they are.
+
+Growth only ever moves the tops forward; what is dropped leaves a gap until the set is emptied or compacted. `ensure` makes room
+before a kernel runs, so kernels never allocate.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dynfrsdb_engine.kernel import kernel
+from dynfrsdb_engine.records import LEFT_TAGS, RIGHT_TAGS
+from dynfrsdb_engine.search import Stats, make_stats
+from dynfrsdb_engine.spec import Spec
+
+POINT = np.dtype([("feature", "i4"), ("cut", "f4"), ("child", "i4"), ("owner", "i4")], align=True)
+NODE = np.dtype(
+    [
+        ("path", "u8"),
+        ("stamp", "i8"),
+        ("left_stamp", "i8"),
+        ("right_stamp", "i8"),
+        ("left_n", "i8"),
+        ("right_n", "i8"),
+        ("list_at", "i8"),
+        ("tree", "i4"),
+        ("parent", "i4"),
+        ("point", "i4"),
+        ("kind", "i1"),
+        ("dirty", "i1"),
+        ("fresh", "i1"),
+        ("tags", "i1"),
+    ],
+    align=True,
+)
+"""What a node says of its children (stamps and sizes) is changed only once the child is in memory, so that a record that is brought from
+disk in the middle of a change can still be held against it. `list_at` is -1 while a long list is only on disk; `fresh` means that it is only in memory; `kind` 0 is a free line."""
+BUCKET = np.dtype(
+    [("path", "u8"), ("stamp", "i8"), ("tree", "i4"), ("parent", "i4"), ("point", "i4"), ("n", "i4"), ("kind", "i1"), ("dirty", "i1")],
+    align=True,
+)
+ROOT = np.dtype([("stamp", "i8"), ("n", "i8"), ("tags", "i1")], align=True)
+CLEARED = np.dtype([("path", "u8"), ("tree", "i4")], align=True)
+EDIT = np.dtype([("path", "u8"), ("tree", "i4"), ("row", "i4"), ("slot", "u4"), ("sign", "i4")], align=True)
+
+LEAF_POINT, MISSING, TAGGED = -1, -2, -3
+NOBODY = -1
+TOP_POINT, TOP_LEAF, TOP_LIST, TOP_NODE, TOP_BUCKET, FREE_NODE, FREE_BUCKET = 0, 1, 2, 3, 4, 5, 6
+CLEARS, EDITS, DIRTY_NODES, DIRTY_BUCKETS, TAGS = 7, 8, 9, 10, 11
+TOPS = 12
+
+
+class Working(NamedTuple):
+    """The arrays; see the module's text."""
+
+    points: npt.NDArray[np.void]
+    leaves: npt.NDArray[np.int64]
+    lists: npt.NDArray[np.uint32]
+    nodes: npt.NDArray[np.void]
+    stats: Stats
+    buckets: npt.NDArray[np.void]
+    slots: npt.NDArray[np.uint32]
+    roots: npt.NDArray[np.void]
+    cleared: npt.NDArray[np.void]
+    edits: npt.NDArray[np.void]
+    dirty_nodes: npt.NDArray[np.int32]
+    dirty_buckets: npt.NDArray[np.int32]
+    top: npt.NDArray[np.int64]
+
+
+def make_working(spec: Spec, keep_stats: bool) -> Working:
+    """An empty working set. Without `keep_stats` it can answer queries but not be changed."""
+    top = np.zeros(TOPS, np.int64)
+    top[TOP_POINT] = spec.trees
+    top[FREE_NODE] = top[FREE_BUCKET] = -1
+    points = np.zeros(spec.trees + 64, POINT)
+    points["feature"] = MISSING
+    points["owner"] = NOBODY
+    stats = make_stats(spec if keep_stats else spec._replace(candidates=0, totals=0, features=0), 4)
+    return Working(
+        points=points,
+        leaves=np.zeros(256, np.int64),
+        lists=np.zeros(256, np.uint32),
+        nodes=np.zeros(4, NODE),
+        stats=stats,
+        buckets=np.zeros(4, BUCKET),
+        slots=np.zeros((4, spec.bucket), np.uint32),
+        roots=np.zeros(spec.trees, ROOT),
+        cleared=np.zeros(16, CLEARED),
+        edits=np.zeros(64, EDIT),
+        dirty_nodes=np.zeros(4, np.int32),
+        dirty_buckets=np.zeros(4, np.int32),
+        top=top,
+    )
+
+
+def _room(array: npt.NDArray[np.void], size: int) -> npt.NDArray[np.void]:
+    """The array itself, or a copy with room for `size` lines and half as much again."""
+    if size <= array.shape[0]:
+        return array
+    wider = np.zeros((size + size // 2, *array.shape[1:]), array.dtype)
+    wider[: array.shape[0]] = array
+    return wider
+
+
+def ensure(
+    w: Working, *, points: int = 0, leaves: int = 0, lists: int = 0, nodes: int = 0, buckets: int = 0, cleared: int = 0, edits: int = 0
+) -> Working:
+    """The same working set with room for that many more of each."""
+    top = w.top
+    nodes, buckets = int(top[TOP_NODE]) + nodes, int(top[TOP_BUCKET]) + buckets
+    return Working(
+        points=_room(w.points, int(top[TOP_POINT]) + points),
+        leaves=_room(w.leaves, int(top[TOP_LEAF]) + leaves),
+        lists=_room(w.lists, int(top[TOP_LIST]) + lists),
+        nodes=_room(w.nodes, nodes),
+        stats=Stats(*(_room(array, nodes) for array in w.stats)),
+        buckets=_room(w.buckets, buckets),
+        slots=_room(w.slots, buckets),
+        roots=w.roots,
+        cleared=_room(w.cleared, int(top[CLEARS]) + cleared),
+        edits=_room(w.edits, int(top[EDITS]) + edits),
+        dirty_nodes=_room(w.dirty_nodes, nodes),
+        dirty_buckets=_room(w.dirty_buckets, buckets),
+        top=top,
+    )
+
+
+def used_bytes(w: Working) -> int:
+    """About how much memory the working set takes."""
+    arrays = [*w[:4], *w.stats, *w[5:]]
+    return sum(int(array.nbytes) for array in arrays)
+
+
+@kernel
+def new_node(w: Working) -> int:
+    """A free line in `nodes`. It stays dirty if it was: a line is noted at most once between two commits."""
+    row = w.top[FREE_NODE]
+    if row >= 0:
+        w.top[FREE_NODE] = w.nodes[row].parent
+    else:
+        row = w.top[TOP_NODE]
+        w.top[TOP_NODE] += 1
+    w.nodes[row].fresh = 0
+    w.nodes[row].tags = 0
+    w.nodes[row].list_at = -1
+    return row
+
+
+@kernel
+def new_bucket(w: Working) -> int:
+    """A free line in `buckets`."""
+    row = w.top[FREE_BUCKET]
+    if row >= 0:
+        w.top[FREE_BUCKET] = w.buckets[row].parent
+    else:
+        row = w.top[TOP_BUCKET]
+        w.top[TOP_BUCKET] += 1
+    return row
+
+
+@kernel
+def free_node(w: Working, row: int) -> None:
+    """Give a line in `nodes` back."""
+    w.nodes[row].kind = 0
+    w.nodes[row].parent = w.top[FREE_NODE]
+    w.top[FREE_NODE] = row
+
+
+@kernel
+def free_bucket(w: Working, row: int) -> None:
+    """Give a line in `buckets` back."""
+    w.buckets[row].kind = 0
+    w.buckets[row].parent = w.top[FREE_BUCKET]
+    w.top[FREE_BUCKET] = row
+
+
+@kernel
+def new_pair(w: Working) -> int:
+    """Two adjacent points, both missing."""
+    at = w.top[TOP_POINT]
+    w.top[TOP_POINT] += 2
+    for i in range(2):
+        w.points[at + i].feature = MISSING
+        w.points[at + i].owner = NOBODY
+    return at
+
+
+@kernel
+def touch_node(w: Working, row: int) -> None:
+    """Note that a node must be written."""
+    if not w.nodes[row].dirty:
+        w.nodes[row].dirty = 1
+        w.dirty_nodes[w.top[DIRTY_NODES]] = row
+        w.top[DIRTY_NODES] += 1
+
+
+@kernel
+def touch_bucket(w: Working, row: int) -> None:
+    """Note that a bucket must be written."""
+    if not w.buckets[row].dirty:
+        w.buckets[row].dirty = 1
+        w.dirty_buckets[w.top[DIRTY_BUCKETS]] = row
+        w.top[DIRTY_BUCKETS] += 1
+
+
+@kernel
+def clear_records(w: Working, tree: int, path: np.uint64) -> None:
+    """Note that the old records of a node and of everything below it must be deleted."""
+    note = w.cleared[w.top[CLEARS]]
+    note.tree, note.path = tree, path
+    w.top[CLEARS] += 1
+
+
+@kernel
+def raise_tags(w: Working, tree: int, path: np.uint64, parent: int) -> None:
+    """Tell all ancestors of a node that there is a tag at it or below it."""
+    while parent >= 0:
+        side = RIGHT_TAGS if path & np.uint64(1) else LEFT_TAGS
+        if w.nodes[parent].tags & side:
+            return
+        w.nodes[parent].tags |= side
+        touch_node(w, parent)
+        path >>= np.uint64(1)
+        parent = w.nodes[parent].parent
+    w.roots[tree].tags = 1
+
+
+@kernel
+def lower_tags(w: Working, tree: int, path: np.uint64, parent: int) -> None:
+    """Tell the ancestors of a node that there is no tag at it or below it any more."""
+    while parent >= 0:
+        side = RIGHT_TAGS if path & np.uint64(1) else LEFT_TAGS
+        w.nodes[parent].tags &= ~side
+        touch_node(w, parent)
+        if w.nodes[parent].tags:
+            return
+        path >>= np.uint64(1)
+        parent = w.nodes[parent].parent
+    w.roots[tree].tags = 0
+
+
+@kernel
+def locate(w: Working, tree: int, path: np.uint64, depth: int) -> tuple[int, int]:
+    """The point of a node and its parent's line in `nodes`; (-1, -1) if an ancestor is not a split in memory."""
+    at, parent = tree, -1
+    for level in range(depth - 1, -1, -1):
+        point = w.points[at]
+        if point.feature < 0 or point.owner < 0:
+            return -1, -1
+        parent = point.owner
+        at = point.child + np.int64((path >> np.uint64(level)) & np.uint64(1))
+    return at, parent

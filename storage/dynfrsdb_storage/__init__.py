@@ -1,0 +1,23 @@
+"""The storage layer: LMDB, rows.bin, locks and generations, behind one handle.
+
+It keeps bytes and keeps promises: nothing acknowledged is ever lost, nothing removed ever comes back. It does not
+know what a tree is. Bottom-up:
+
+    errors, failpoints      what can go wrong; where tests make it go wrong
+    layout, records         keys, sizes, checksums: the format (FORMAT.md)
+    disk, pages, locks      the file system, LMDB's file before LMDB sees it, flocks
+    rows, env               rows.bin; LMDB with its rules
+    generation, directory   one open generation; which one is live
+    read, slots, ledger     snapshots; places for rows; the chain of entries
+    write, build            sessions; new stores
+    store, audit            the handle; is all well?
+"""
+
+from dynfrsdb_storage.audit import check_storage
+from dynfrsdb_storage.build import Builder, build_generation, create
+from dynfrsdb_storage.read import Snapshot
+from dynfrsdb_storage.rows import RowFile
+from dynfrsdb_storage.store import Store
+from dynfrsdb_storage.write import WriteSession
+
+__all__ = ["Builder", "RowFile", "Snapshot", "Store", "WriteSession", "build_generation", "check_storage", "create"]

@@ -1,0 +1,255 @@
+"""Creating a store: all of it, or nothing.
+
+A store is built in a temporary directory beside its place, unsynced and therefore fast, then synced as a whole, and
+then renamed. Whoever looks sees no store, or a complete one:
+
+    .patients.forest.creating-4711-9c2e/    built here, under a flock on this directory
+    patients.forest/                        appears by one rename
+
+Any exception removes the temporary directory. A killed process leaves it behind, but not its flock: the next create
+of the same path finds a directory that nobody holds, and removes it.
+
+A generation is built by `build_generation`, which knows nothing of CURRENT: a vacuum uses it as well.
+"""
+
+import fcntl
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import lmdb
+import numpy as np
+
+from dynfrsdb_storage import env as lmdb_env
+from dynfrsdb_storage import layout, ledger, records
+from dynfrsdb_storage.directory import switch_current
+from dynfrsdb_storage.disk import disk_error, refuse_network, sync_data, sync_directory
+from dynfrsdb_storage.errors import Error, StoreExists, StoreNotFound
+from dynfrsdb_storage.failpoints import failpoint
+from dynfrsdb_storage.locks import first_block
+from dynfrsdb_storage.rows import RowFile, RowWriter
+
+_PUT_AT_ONCE = 20_000
+_FIRST_COMMIT = 1
+
+Fill = Callable[["Builder"], None]
+
+
+class Builder:
+    """What `fill` is given: the files of a generation nobody else can see yet."""
+
+    def __init__(self, directory: Path, settings: dict[str, Any], state: dict[str, Any]) -> None:
+        self.settings = settings
+        self.state: dict[str, Any] = {"sequence": 0, "head": ledger.FIRST_PREV, "samples": 0, **state}
+        self.commit = int(self.state.setdefault("commit", _FIRST_COMMIT))
+        """The number of the commit that this generation begins with, which is the stamp of all its records."""
+        self._directory = directory
+        self._slots = 0
+        self._highest = -1
+        self._roots = _empty_roots(int(settings["n_trees"]))
+        self._map: RowFile | None = None
+        self._writer = RowWriter(directory / layout.ROWS_FILE, int(settings["n_features"]), create=True)
+        self._env = lmdb_env.create_env(directory, lmdb_env.FIRST_MAP)
+        self._databases = lmdb_env.open_databases(self._env, str(directory), create=True)
+
+    @property
+    def rows(self) -> RowFile:
+        """The rows written so far, to read them back."""
+        slots = self._highest + 1
+        if self._map is None or self._map.slots < slots:
+            path = self._directory / layout.ROWS_FILE
+            self._map = RowFile(path, slots, int(self.settings["n_features"]), str(self._directory))
+        return self._map
+
+    def write_rows(self, slots: layout.Array, ids: layout.Array, ys: layout.Array, x: layout.Array) -> None:
+        """Write rows; over all calls the slots must be 0, 1, 2, ... without a gap, each once, in any order."""
+        slots = np.asarray(slots, np.uint32)
+        if len(slots):
+            self._slots += len(slots)
+            self._highest = max(self._highest, int(slots.max()))
+            self._writer.write(slots, np.asarray(ids, np.uint64), np.asarray(ys, np.int64), np.asarray(x, np.float32))
+
+    def put_sorted(self, database: str, pairs: Iterable[tuple[bytes, bytes]]) -> None:
+        """Append many (key, payload) in ascending key order, behind all keys that are there; memory stays bounded."""
+        pending = iter(pairs)
+        while chunk := list(islice(pending, _PUT_AT_ONCE)):
+            items = records.pack_many(database, chunk)
+            self._transact(lambda txn, items=items: self._append(txn, database, items))  # type: ignore[misc]
+
+    def put(self, database: str, key: bytes, payload: bytes) -> None:
+        """Write one record."""
+        value = records.pack(database, key, payload)
+        self._transact(lambda txn: txn.put(key, value, db=self._databases[database]))
+
+    def set_roots(self, trees: layout.Array, stamps: layout.Array, n: layout.Array, tags: layout.Array) -> None:
+        """Set stamp, n and the flag "tags below" of some trees' roots (all zero otherwise)."""
+        records.set_roots(self._roots, trees, stamps, n, tags)
+
+    def append_ledger(self, entry: ledger.Entry) -> ledger.Entry:
+        """Add an entry to the ledger; returns it with its sequence, prev and hash."""
+        linked = ledger.link(entry, self.state["sequence"] + 1, self.state["head"])
+        self.state.update(sequence=linked["sequence"], head=linked["hash"])
+        self.put("ledger", layout.sequence_key(linked["sequence"]), records.frame(linked))
+        return linked
+
+    def finish(self, identity: dict[str, Any]) -> None:
+        """Write what every generation has, and make all of it durable."""
+        if self._slots != self._highest + 1:
+            raise ValueError(f"{self._slots} rows were written, but the highest slot is {self._highest}")
+        self._put_roots()
+        self._put_reservation()
+        self.put("meta", layout.META_FORMAT, records.frame(identity))
+        self.put("meta", layout.META_SETTINGS, records.frame(self.settings))
+        self.put("meta", layout.META_STATE, records.frame(self.state))
+        failpoint("build-sync")
+        self._writer.sync()
+        try:
+            self._env.sync(True)
+        except lmdb.Error as error:
+            raise lmdb_env.translate(error, str(self._directory)) from error
+
+    def close(self) -> None:
+        """Close the files."""
+        self._env.close()
+        self._writer.close()
+
+    def _put_roots(self) -> None:
+        size = layout.ROOTS_PER_RECORD
+        for chunk in range(-(-len(self._roots[0]) // size)):
+            part = slice(chunk * size, (chunk + 1) * size)
+            self.put("roots", layout.roots_key(chunk), records.roots_payload(*(c[part] for c in self._roots)))
+
+    def _put_reservation(self) -> None:
+        first, count = self._highest + 1, 2 * layout.MIN_RESERVED
+        self._writer.grow(first + count)
+        self.put("reserved", layout.reserved_key(first), records.count_payload(count))
+        self.state.update(slots=first + count, reserved=count, pending=0, window=layout.MIN_RESERVED)
+
+    def _append(self, txn: lmdb.Transaction, database: str, items: list[tuple[bytes, bytes]]) -> None:
+        with txn.cursor(db=self._databases[database]) as cursor:
+            _, added = cursor.putmulti(items, append=True)
+        if added != len(items):
+            raise ValueError(f"keys for '{database}' did not come in ascending order")
+
+    def _transact(self, apply: Callable[[lmdb.Transaction], object]) -> None:
+        while True:
+            try:
+                with self._env.begin(write=True) as txn:
+                    apply(txn)
+                return
+            except lmdb.MapFullError:
+                self._env.set_mapsize(2 * int(self._env.info()["map_size"]))
+            except lmdb.Error as error:
+                raise lmdb_env.translate(error, str(self._directory)) from error
+
+
+def create(path: Path | str, settings: dict[str, Any], state: dict[str, Any], fill: Fill) -> None:
+    """Create a store at `path` with what `fill` puts into it; raises StoreExists if anything is there."""
+    path = Path(path)
+    with _temporary(path) as directory:
+        identity = {"format": layout.FORMAT, "algorithm": layout.ALGORITHM, "uuid": uuid.uuid4().bytes}
+        name = layout.generation_name(1)
+        build_generation(directory / name, identity, settings, state, fill)
+        _write_file(directory / layout.LOCK_FILE, first_block())
+        switch_current(directory, name)
+        failpoint("build-rename")
+        with _holding(path.absolute().parent):
+            _refuse_existing(path)
+            os.rename(directory, path)
+        sync_directory(path.absolute().parent)
+
+
+def build_generation(
+    directory: Path, identity: dict[str, Any], settings: dict[str, Any], state: dict[str, Any], fill: Fill
+) -> None:
+    """Build a complete, synced generation in the new directory `directory`."""
+    os.mkdir(directory, 0o700)
+    _write_file(directory / layout.LEASE_FILE, b"")
+    builder = Builder(directory, settings, state)
+    try:
+        fill(builder)
+        failpoint("build-fill")
+        builder.finish(identity)
+    finally:
+        builder.close()
+    sync_directory(directory)
+
+
+@contextmanager
+def _temporary(path: Path) -> Iterator[Path]:
+    """A locked temporary directory beside `path`, which is gone afterwards unless it was renamed."""
+    parent = path.absolute().parent
+    if not parent.is_dir():
+        raise StoreNotFound(f"there is no directory '{parent}' to create the store '{path}' in; create it first")
+    refuse_network(parent)
+    with _holding(parent):
+        _refuse_existing(path)
+        _remove_stale(path)
+        directory = parent / f"{_prefix(path)}{os.getpid()}-{os.urandom(4).hex()}"
+        os.mkdir(directory, 0o700)
+        descriptor = _flock(directory)
+    try:
+        yield directory
+    except OSError as error:
+        raise (error if isinstance(error, Error) else disk_error(error)) from error
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _remove_stale(path: Path) -> None:
+    for found in path.absolute().parent.glob(f"{_prefix(path)}*"):
+        descriptor = _flock(found)
+        if descriptor is not None:
+            shutil.rmtree(found, ignore_errors=True)
+            os.close(descriptor)
+
+
+def _prefix(path: Path) -> str:
+    return f".{path.name}.creating-"
+
+
+@contextmanager
+def _holding(directory: Path) -> Iterator[None]:
+    """Keep other creators out of `directory` for a moment."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _flock(directory: Path) -> int | None:
+    """A descriptor with an exclusive flock on a directory, or None if someone else has it."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _refuse_existing(path: Path) -> None:
+    if os.path.lexists(path):
+        raise StoreExists(f"'{path}' exists already; choose another path, or remove it first")
+
+
+def _write_file(path: Path, content: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(descriptor, content)
+        sync_data(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _empty_roots(trees: int) -> records.Roots:
+    return np.zeros(trees, np.uint64), np.zeros(trees, np.uint32), np.zeros(trees, np.uint8)

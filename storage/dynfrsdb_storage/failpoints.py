@@ -1,0 +1,42 @@
+"""Named places where a test may stop the world.
+
+A promise such as "nothing acknowledged is ever lost" is about the instants between two system calls. Each of those
+instants has a name here, and the code passes through `failpoint(name)` when it gets there:
+
+    reserve         commit                                             erase
+    |               |                                                  |
+    reservation-grow   rows-sync-before, rows-sync-after               erase-middle
+                       map-grow (only when the map is full)
+                       commit-before, commit-after, acknowledge-after
+
+    build-fill, build-sync, build-rename: while a store is created
+    current-switch: a new generation is complete, CURRENT still names the old one
+
+Outside tests no hook is set and a failpoint costs one comparison. A test sets a hook that kills the process (or
+raises) when the name it waits for comes by.
+"""
+
+from collections.abc import Callable
+
+POINTS = (
+    "reservation-grow",
+    "rows-sync-before",
+    "rows-sync-after",
+    "map-grow",
+    "commit-before",
+    "commit-after",
+    "acknowledge-after",
+    "erase-middle",
+    "build-fill",
+    "build-sync",
+    "build-rename",
+    "current-switch",
+)
+
+hook: Callable[[str], None] | None = None
+
+
+def failpoint(name: str) -> None:
+    """Tell the hook, if a test has set one, that the code is at `name`."""
+    if hook is not None:
+        hook(name)

@@ -1,0 +1,290 @@
+"""One generation, open in this process.
+
+LMDB may be open only once per process and file. So everything that wants a generation goes through `attach`, which
+hands out one shared `Generation` per inode and counts its users; the last `release` closes it.
+
+    Store a --.                       .-- lmdb env, 13 database handles
+    Store b ---+--> Generation (inode) +-- lease
+    Snapshot --'                      `-- map of rows.bin, settings
+
+Two things end every transaction of the env: growing its map, and turning a read-only env into a writable one. A
+generation knows its snapshots, pauses them, and lets each go on if the commit it stands for is still the newest; the
+others are over, and say so when they are next used.
+
+After a fork, the child's registry is empty. The parent's env is kept for ever and not touched: its reader table is
+shared memory, and a child that closed it would take away its parent's protection.
+
+Not done here: deciding which generation is the live one (directory.py).
+"""
+
+import collections
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import lmdb
+
+from dynfrsdb_storage import env as lmdb_env
+from dynfrsdb_storage import layout, records
+from dynfrsdb_storage.disk import keep_allocated
+from dynfrsdb_storage.errors import CorruptStore, UnsupportedFormat
+from dynfrsdb_storage.failpoints import failpoint
+from dynfrsdb_storage.locks import Lease
+from dynfrsdb_storage.pages import check_length
+from dynfrsdb_storage.rows import RowFile, RowWriter
+
+_registry: dict[tuple[int, int], "Generation"] = {}
+_registry_lock = threading.RLock()
+_inherited: set[tuple[int, int]] = set()
+
+
+class Pausable(Protocol):
+    """What a generation asks of a snapshot: to give its transaction up, and to try to go on with a new one."""
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+
+class Generation:
+    """One open generation; get it with `attach`, give it back with `release`."""
+
+    def __init__(self, store: str, directory: Path, key: tuple[int, int], lease: Lease, writable: bool) -> None:
+        self.store = store
+        self.directory = directory
+        self.number = int(directory.name.rpartition("-")[2])
+        self.pid = os.getpid()
+        self.key = key
+        self.users = 1
+        self.erased: set[bytes] = set()
+        """Keys of `pending` whose slots this process has zeroed and synced: the next commit may clear them."""
+        self.cleaned = False
+        """Whether this process has done what its first transaction owes (write.py)."""
+        self.snapshots: weakref.WeakSet[Pausable] = weakref.WeakSet()
+        self.gate = threading.RLock()
+        """Held while transactions begin and while the map changes; taken before any snapshot's own lock."""
+        self.dropped: collections.deque[None] = collections.deque()
+        """One entry per user that was collected without being closed; `release` counts them off."""
+        self._lease = lease
+        self._rows: RowFile | None = None
+        self._writer: RowWriter | None = None
+        self._allocated_to = 0
+        self._open(writable)
+        try:
+            self.settings, self.identity = self._read_meta()
+        except BaseException:
+            self.env.close()
+            raise
+        self.n_features = int(self.settings["n_features"])
+        self.n_trees = int(self.settings["n_trees"])
+
+    def begin(self) -> lmdb.Transaction:
+        """A read transaction on the newest commit."""
+        with self.gate:
+            try:
+                return self.env.begin()
+            except lmdb.MapResizedError:
+                with self.translating():
+                    self._resize(0)
+                    return self.env.begin()
+            except lmdb.Error as error:
+                raise lmdb_env.translate(error, self.store) from error
+
+    def transact(self, apply: Callable[[lmdb.Transaction], None], committing: Callable[[bool], None]) -> int:
+        """Run `apply` in a write transaction and commit it durably, growing the map as often as it takes.
+
+        `committing(True)` is called right before the commit: from then on an error or an interrupt leaves it open
+        whether the commit happened. `committing(False)` means that it certainly did not. Returns LMDB's number for it.
+        """
+        while True:
+            try:
+                with self.translating(lmdb.MapFullError):
+                    self.env.reader_check()
+                    return self._transact_once(apply, committing)
+            except lmdb.MapFullError:
+                committing(False)
+                failpoint("map-grow")
+                self._grow_map()
+
+    def rows(self, slots: int) -> RowFile:
+        """A map of rows.bin that reaches at least to `slots`."""
+        rows = self._rows
+        if rows is None or rows.slots < slots:
+            rows = self._rows = RowFile(self.directory / layout.ROWS_FILE, slots, self.n_features, self.store)
+        return rows
+
+    def row_writer(self) -> RowWriter:
+        """The writer of rows.bin; only for who holds the writer lock."""
+        if self._writer is None:
+            self._writer = RowWriter(self.directory / layout.ROWS_FILE, self.n_features)
+        return self._writer
+
+    def readers(self) -> list[tuple[int, int]]:
+        """The (pid, transaction number) of open read transactions, without those of dead processes."""
+        with self.gate, self.translating():
+            self.env.reader_check()
+            return lmdb_env.readers(self.env)
+
+    def keep_allocated(self) -> None:
+        """See to it that some 64 MB behind data.mdb belong to it; asks the disk only once per 32 MB of growth."""
+        path = self.directory / layout.DATA_FILE
+        end = path.stat().st_size
+        if end + layout.KEEP_ALLOCATED // 2 > self._allocated_to:
+            keep_allocated(path, end, layout.KEEP_ALLOCATED)
+            self._allocated_to = end + layout.KEEP_ALLOCATED
+
+    def make_writable(self) -> None:
+        """Reopen a read-only env for writing."""
+        with self.gate, self._paused():
+            self.env.close()
+            self._open(writable=True)
+
+    def release(self) -> None:
+        """One user less; the last one closes the generation."""
+        if self.pid != os.getpid():
+            return
+        with _registry_lock:
+            self.users -= 1
+            while self.dropped:
+                self.dropped.pop()
+                self.users -= 1
+            if self.users:
+                return
+            _registry.pop(self.key, None)
+            self.env.close()
+            if self._writer is not None:
+                self._writer.close()
+            self._lease.release()
+
+    @contextmanager
+    def translating(self, *but: type[lmdb.Error]) -> Iterator[None]:
+        """Turn LMDB's errors into ours, `but` those."""
+        try:
+            yield
+        except lmdb.Error as error:
+            if isinstance(error, but):
+                raise
+            raise lmdb_env.translate(error, self.store) from error
+
+    def _open(self, writable: bool) -> None:
+        check_length(self.directory / layout.DATA_FILE, self.store)
+        self.env = lmdb_env.open_env(self.directory, writable, self.store, inherited=self.key in _inherited)
+        self.writable = writable
+        try:
+            self.databases = lmdb_env.open_databases(self.env, self.store)
+        except BaseException:
+            self.env.close()
+            raise
+
+    def _read_meta(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        with self.translating(), self.env.begin() as txn:
+            found = {key: txn.get(key, db=self.databases["meta"]) for key in (layout.META_FORMAT, layout.META_SETTINGS)}
+        messages = []
+        for key, value in found.items():
+            payload = None if value is None else records.unpack("meta", key, bytes(value))
+            if payload is None:
+                raise CorruptStore(
+                    f"{records.describe('meta', key)} in '{self.store}' is missing or fails its checksum; "
+                    "restore the store from a backup"
+                )
+            messages.append(records.unframe(payload))
+        identity, settings = messages
+        if identity["format"] != layout.FORMAT or identity["algorithm"] != layout.ALGORITHM:
+            raise UnsupportedFormat(
+                f"'{self.store}' has format {identity['format']} and algorithm {identity['algorithm']}, we read "
+                f"{layout.FORMAT} and {layout.ALGORITHM}; upgrade dynfrsdb, or run 'dynfrsdb migrate {self.store}'"
+            )
+        return settings, identity
+
+    def _transact_once(self, apply: Callable[[lmdb.Transaction], None], committing: Callable[[bool], None]) -> int:
+        txn = self._begin_write()
+        try:
+            apply(txn)
+            number = txn.id()
+            failpoint("commit-before")
+            committing(True)
+            txn.commit()
+        except BaseException:
+            lmdb_env.abort(txn)
+            raise
+        failpoint("commit-after")
+        return number
+
+    def _begin_write(self) -> lmdb.Transaction:
+        with self.gate:
+            try:
+                return self.env.begin(write=True)
+            except lmdb.MapResizedError:
+                self._resize(0)
+                return self.env.begin(write=True)
+
+    def _grow_map(self) -> None:
+        size = int(self.env.info()["map_size"])
+        with self.gate, self.translating():
+            self._resize(2 * size)
+
+    def _resize(self, size: int) -> None:
+        with self._paused():
+            self.env.set_mapsize(size)
+
+    @contextmanager
+    def _paused(self) -> Iterator[None]:
+        """While this lasts no snapshot of this process has a transaction."""
+        paused = self._all_snapshots()
+        for snapshot in paused:
+            snapshot.pause()
+        try:
+            yield
+        finally:
+            for snapshot in paused:
+                snapshot.resume()
+
+    def _all_snapshots(self) -> list[Pausable]:
+        while True:
+            try:
+                return list(self.snapshots)
+            except RuntimeError:
+                continue  # one was closed by another thread while we looked
+
+
+def attach(store: str, directory: Path, lease: Lease, writable: bool) -> Generation:
+    """The generation in `directory`, opened or shared. The lease becomes the generation's, or is given back."""
+    with _registry_lock:
+        try:
+            stat = os.stat(directory / layout.DATA_FILE)
+        except FileNotFoundError as error:
+            raise CorruptStore(f"'{store}' has lost its file '{layout.DATA_FILE}'; restore it from a backup") from error
+        key = (stat.st_dev, stat.st_ino)
+        found = _registry.get(key)
+        if found is None:
+            found = _registry[key] = Generation(store, directory, key, lease, writable)
+            return found
+        if writable and not found.writable:
+            found.make_writable()
+        found.users += 1
+        lease.release()
+        return found
+
+
+def share(generation: Generation) -> Generation:
+    """The same generation with one more user."""
+    with _registry_lock:
+        generation.users += 1
+    return generation
+
+
+def _forget_in_child() -> None:
+    global _registry_lock
+    _registry_lock = threading.RLock()
+    for key, generation in _registry.items():
+        lmdb_env.keep_for_ever(generation.env)
+        lmdb_env.keep_for_ever(generation)
+        _inherited.add(key)
+    _registry.clear()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)

@@ -1,0 +1,234 @@
+"""The writer lock and the lease: who may write, and who still reads.
+
+**LOCK** is one 512-byte block in the store's directory. Whoever writes holds an exclusive `flock` on it for the whole
+transaction, and puts into the block who it is and, after each durable commit, the number of that commit:
+
+    5f0c1a2b {"acknowledged": 17, "host": "a", "pid": 4711, "purpose": "add", "since": 1700000000.0}
+
+The number outlives the lock. A store whose newest commit is older than it was rolled back (an old copy of the data
+put in place of the newer one) and is refused. Pid 0 means that the last holder left in good order; any other pid in a
+block nobody holds means that it died, and that the next writer has to clean up after it.
+
+**LEASE** is an empty file in each generation; every process that has the generation open holds a shared `flock` on
+it. Only who gets it exclusively may delete the generation.
+
+A `flock` belongs to the open file, which a forked child shares. If the child unlocked it, the parent would go on
+writing without its lock; if it merely kept it open, the lock would outlive the parent. So a child closes these
+descriptors at once, which touches nothing of the parent's, and never unlocks them.
+"""
+
+import fcntl
+import json
+import os
+import socket
+import time
+import zlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from dynfrsdb_storage.errors import CorruptStore, Locked, ReadOnly
+from dynfrsdb_storage.layout import LOCK_BYTES, LOCK_FILE
+
+_POLL = 0.002
+_POLL_MOST = 0.05
+_held: set[int] = set()
+
+
+@dataclass(frozen=True)
+class Holder:
+    """What the lock block says: the last acknowledged commit, and who holds (or last held) the lock."""
+
+    acknowledged: int = 0
+    host: str = ""
+    pid: int = 0
+    purpose: str = ""
+    since: float = 0.0
+
+
+class WriterLock:
+    """The exclusive right to write a store, from `acquire` to `release`."""
+
+    def __init__(self, descriptor: int, holder: Holder, abandoned: bool) -> None:
+        self._descriptor = descriptor
+        self._holder = holder
+        self.abandoned = abandoned
+        """Whether the process that had the lock before us died with it."""
+
+    @classmethod
+    def acquire(cls, store: Path, timeout: float, purpose: str) -> "WriterLock":
+        """Take the writer lock of `store`, waiting up to `timeout` seconds, or raise Locked."""
+        descriptor = _wait_for(store, time.monotonic() + timeout)
+        try:
+            before = _read(descriptor, store)
+            here = Holder(before.acknowledged, _plain(socket.gethostname()), os.getpid(), _plain(purpose), time.time())
+            _write(descriptor, here)
+        except BaseException:
+            _let_go(descriptor)
+            raise
+        return cls(descriptor, here, abandoned=before.pid != 0)
+
+    @property
+    def acknowledged(self) -> int:
+        """The number of the last commit that was acknowledged."""
+        return self._holder.acknowledged
+
+    def acknowledge(self, commit: int) -> None:
+        """Note that `commit` is durable: from now on an older store is a rolled back one."""
+        self._holder = replace(self._holder, acknowledged=commit)
+        _write(self._descriptor, self._holder)
+
+    def release(self, in_order: bool) -> None:
+        """Give the lock back; not `in_order` leaves our pid in the block, so that the next writer cleans up."""
+        if self._descriptor < 0 or self._holder.pid != os.getpid():
+            return
+        descriptor, self._descriptor = self._descriptor, -1
+        try:
+            if in_order:
+                _write(descriptor, replace(self._holder, pid=0))
+        finally:
+            _let_go(descriptor)
+
+
+class Lease:
+    """A process's hold on one generation."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._pid = os.getpid()
+
+    @classmethod
+    def take(cls, path: Path, exclusive: bool = False) -> "Lease | None":
+        """The lease on the LEASE file `path`, or None if someone holds it in a way that excludes ours."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            return None
+        _held.add(descriptor)
+        return cls(descriptor)
+
+    def release(self) -> None:
+        """Give the lease back (in a forked child there is nothing to give)."""
+        if self._descriptor >= 0 and self._pid == os.getpid():
+            descriptor, self._descriptor = self._descriptor, -1
+            _let_go(descriptor)
+
+
+def read_holder(store: Path) -> Holder:
+    """What the lock block of `store` says now."""
+    try:
+        descriptor = os.open(store / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError as error:
+        raise _missing(store) from error
+    try:
+        return _read(descriptor, store)
+    finally:
+        os.close(descriptor)
+
+
+def first_block() -> bytes:
+    """The lock block of a new store."""
+    return _block(Holder(acknowledged=1))
+
+
+def _wait_for(store: Path, deadline: float) -> int:
+    """A descriptor of LOCK with an exclusive flock on it."""
+    pause = _POLL
+    while True:
+        descriptor = _open(store)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+        else:
+            _held.add(descriptor)
+            if _still_there(descriptor, store):
+                return descriptor
+            _let_go(descriptor)
+        if time.monotonic() >= deadline:
+            raise _refusal(store)
+        time.sleep(min(pause, max(0.0, deadline - time.monotonic())))
+        pause = min(2 * pause, _POLL_MOST)
+
+
+def _open(store: Path) -> int:
+    try:
+        return os.open(store / LOCK_FILE, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError as error:
+        raise _missing(store) from error
+    except PermissionError as error:
+        raise ReadOnly(f"'{store}' may only be read by this user; change the permissions of its files") from error
+
+
+def _still_there(descriptor: int, store: Path) -> bool:
+    """Whether the file we locked is the one that others will lock."""
+    try:
+        there = os.stat(store / LOCK_FILE)
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(there, os.fstat(descriptor))
+
+
+def _let_go(descriptor: int) -> None:
+    _held.discard(descriptor)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    finally:
+        os.close(descriptor)
+
+
+def _read(descriptor: int, store: Path) -> Holder:
+    for _ in range(50):
+        raw = os.pread(descriptor, LOCK_BYTES, 0)
+        if not raw.strip(b"\0 \n"):
+            return Holder()
+        check, _, body = raw.rstrip().partition(b" ")
+        if check == b"%08x" % zlib.crc32(body):
+            return Holder(**json.loads(body))
+        time.sleep(0.001)
+    raise CorruptStore(
+        f"the file LOCK of '{store}' is damaged; if no process is writing the store and its data is not an old copy, "
+        "empty LOCK and try again"
+    )
+
+
+def _write(descriptor: int, holder: Holder) -> None:
+    os.pwrite(descriptor, _block(holder), 0)
+
+
+def _block(holder: Holder) -> bytes:
+    body = json.dumps(vars(holder), sort_keys=True).encode()
+    return (b"%08x %s" % (zlib.crc32(body), body)).ljust(LOCK_BYTES - 1) + b"\n"
+
+
+def _plain(text: str) -> str:
+    """Text that keeps the block within its size."""
+    return text.encode("ascii", "replace").decode()[:100].replace("\\", "/").replace('"', "'")
+
+
+def _refusal(store: Path) -> Locked:
+    holder = read_holder(store)
+    if not holder.pid:
+        return Locked(f"'{store}' is being written by another process; try again or pass timeout=")
+    seconds = max(0, round(time.time() - holder.since))
+    return Locked(
+        f"'{store}' is being written by process {holder.pid} on '{holder.host}' "
+        f"(since {seconds} s, {holder.purpose}); try again or pass timeout="
+    )
+
+
+def _missing(store: Path) -> CorruptStore:
+    return CorruptStore(
+        f"'{store}' has lost its file LOCK; if no process is writing the store and its data is not an old copy, "
+        "create an empty file of that name"
+    )
+
+
+def _close_in_child() -> None:
+    for descriptor in _held:
+        os.close(descriptor)
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_close_in_child)

@@ -1,0 +1,242 @@
+"""Snapshots: one committed state of a store, fixed, for as long as it is held.
+
+A snapshot is an LMDB read transaction. It costs well under a microsecond to begin, it never waits for the writer, and
+the writer never waits for it. What it does cost is paid by others: LMDB cannot reuse pages, and the writer cannot
+erase removed rows, as long as an older snapshot might look at them. So hold one briefly.
+
+Every record is copied out of the map and its checksum checked before anyone sees it; no memory of LMDB leaves this
+module.
+
+A snapshot is for one thread at a time.
+"""
+
+import os
+import threading
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import Any
+
+import lmdb
+import numpy as np
+
+from dynfrsdb_storage import layout, records
+from dynfrsdb_storage.env import translate
+from dynfrsdb_storage.errors import ClosedStore, CorruptStore, Error
+from dynfrsdb_storage.generation import Generation, share
+from dynfrsdb_storage.rows import RowFile
+
+_SCANNED_AT_ONCE = 256
+
+
+class Snapshot:
+    """A read transaction on one generation; a context manager."""
+
+    def __init__(self, generation: Generation, loads: dict[str, int]) -> None:
+        self._lock = threading.Lock()
+        self._loads = loads
+        self._ended = ""
+        self._state: dict[str, Any] | None = None
+        with generation.gate:
+            self._txn: lmdb.Transaction | None = generation.begin()
+            self._number: int = self._txn.id()
+            self.generation = share(generation)
+            generation.snapshots.add(self)
+
+    @property
+    def commit(self) -> int:
+        """The number of the commit that this snapshot shows."""
+        return int(self.state["commit"])
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The store's counters."""
+        if self._state is None:
+            payload = self.get("meta", [layout.META_STATE])[0]
+            if payload is None:
+                raise CorruptStore(f"'{self.generation.store}' has lost its counters; restore it from a backup")
+            self._state = records.unframe(payload)
+        return self._state
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What was fixed when the store was created."""
+        return self.generation.settings
+
+    @property
+    def transaction(self) -> int:
+        """LMDB's number of this snapshot's commit."""
+        return self._number
+
+    @property
+    def rows(self) -> RowFile:
+        """The rows, mapped at least as far as this snapshot has slots; look at them only while the snapshot is open."""
+        return self.generation.rows(int(self.state["slots"]))
+
+    def get(self, database: str, keys: Iterable[bytes]) -> list[bytes | None]:
+        """The payloads of `keys`, checked and owned; None for a key that is not there."""
+        found: list[bytes | None] = []
+        loaded = 0
+        self._check_process()
+        with self._lock:
+            get, handle = self._live().get, self.generation.databases[database]
+            try:
+                for key in keys:
+                    value = get(key, db=handle)
+                    if value is None:
+                        found.append(None)
+                        continue
+                    payload = records.unpack(database, key, bytes(value))
+                    if payload is None:
+                        raise self._bad(database, key)
+                    found.append(payload)
+                    loaded += 1
+            except lmdb.Error as error:
+                raise translate(error, self.generation.store) from error
+        self._loads[database] += loaded
+        return found
+
+    def scan(
+        self, database: str, first: bytes | None = None, last: bytes | None = None
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """All (key, payload) with first <= key <= last in key order."""
+        for key, value in self.scan_raw(database, first, last):
+            payload = records.unpack(database, key, value)
+            if payload is None:
+                raise self._bad(database, key)
+            self._loads[database] += 1
+            yield key, payload
+
+    def scan_raw(
+        self, database: str, first: bytes | None = None, last: bytes | None = None
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Like `scan`, but whole values and unchecked: for who reports bad checksums instead of stopping at one."""
+        after = first or b""
+        inclusive = True
+        while True:
+            batch = self._batch(database, after, inclusive)
+            for key, value in batch:
+                if last is not None and key > last:
+                    return
+                yield key, value
+            if len(batch) < _SCANNED_AT_ONCE:
+                return
+            after, inclusive = batch[-1][0], False
+
+    def count(self, database: str) -> int:
+        """How many records a database has; does not look at them."""
+        self._check_process()
+        with self._lock:
+            try:
+                return int(self._live().stat(self.generation.databases[database])["entries"])
+            except lmdb.Error as error:
+                raise translate(error, self.generation.store) from error
+
+    def roots(self) -> records.Roots:
+        """The (stamps, n, tags) of all trees' roots."""
+        trees = self.generation.n_trees
+        chunks = -(-trees // layout.ROOTS_PER_RECORD)
+        payloads = self.get("roots", [layout.roots_key(i) for i in range(chunks)])
+        parts = []
+        for i, payload in enumerate(payloads):
+            if payload is None:
+                key = layout.roots_key(i)
+                raise CorruptStore(f"{records.describe('roots', key)} are missing in '{self.generation.store}'")
+            size = min(layout.ROOTS_PER_RECORD, trees - i * layout.ROOTS_PER_RECORD)
+            parts.append(records.parse_roots(payload, size))
+        stamps, n, tags = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return stamps, n, tags
+
+    def renew(self) -> None:
+        """Move to the newest commit; only the session that made it does this, and only to its own snapshot."""
+        with self.generation.gate, self._lock:
+            self._live().abort()
+            self._txn, self._state = None, None
+            self._txn = self.generation.begin()
+            self._number = self._txn.id()
+
+    def close(self) -> None:
+        """End the snapshot."""
+        if self._ended == "closed" or self.generation.pid != os.getpid():
+            return
+        with self._lock:
+            self._ended = "closed"
+            self.generation.snapshots.discard(self)
+            if self._txn is not None:
+                self._txn.abort()
+                self._txn = None
+        self.generation.release()
+
+    def pause(self) -> None:
+        """Give the transaction up while the generation changes its map; `resume` follows and lets go of the lock."""
+        self._lock.acquire()
+        if self._txn is not None:
+            self._txn.abort()
+            self._txn = None
+
+    def resume(self) -> None:
+        """Go on where we were, if that is still the newest commit; otherwise this snapshot is over."""
+        try:
+            if self._ended:
+                return
+            txn = self.generation.begin()
+            if txn.id() == self._number:
+                self._txn = txn
+            else:
+                txn.abort()
+                self._ended = "the store's memory map had to grow"
+        except Error as error:
+            self._ended = str(error)
+        finally:
+            self._lock.release()
+
+    def __enter__(self) -> "Snapshot":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        # A collector may run while this thread or another holds any lock: only note that we are gone. py-lmdb ends the
+        # transaction when its object goes, unless a parent process began it.
+        if self._ended != "closed" and hasattr(self, "generation"):
+            self.generation.dropped.append(None)
+
+    def _check_process(self) -> None:
+        """Before any lock is taken: in a child of fork, the lock may be held by a thread that does not exist there."""
+        if self.generation.pid != os.getpid():
+            raise ClosedStore(
+                f"this snapshot of '{self.generation.store}' belongs to the parent process; take a new one"
+            )
+
+    def _live(self) -> lmdb.Transaction:
+        if self._txn is None or self._ended:
+            reason = self._ended or "closed"
+            raise ClosedStore(f"this snapshot of '{self.generation.store}' is over ({reason}); take a new one")
+        return self._txn
+
+    def _batch(self, database: str, after: bytes, inclusive: bool) -> list[tuple[bytes, bytes]]:
+        batch: list[tuple[bytes, bytes]] = []
+        self._check_process()
+        with self._lock:
+            try:
+                with self._live().cursor(db=self.generation.databases[database]) as cursor:
+                    there = cursor.set_range(after) if after else cursor.first()
+                    if there and not inclusive and cursor.key() == after:
+                        there = cursor.next()
+                    if there:
+                        for key, value in cursor.iternext(keys=True, values=True):
+                            batch.append((bytes(key), bytes(value)))
+                            if len(batch) == _SCANNED_AT_ONCE:
+                                break
+            except lmdb.Error as error:
+                raise translate(error, self.generation.store) from error
+        return batch
+
+    def _bad(self, database: str, key: bytes) -> CorruptStore:
+        store = self.generation.store
+        return CorruptStore(
+            f"{records.describe(database, key)} in '{store}' fails its checksum; no answer was given. "
+            f"Run 'dynfrsdb check {store}'"
+        )

@@ -1,0 +1,128 @@
+"""rows.bin: one fixed slot per sample, mapped for reading, written by pwrite.
+
+    slot 0                                slot 1
+    | hash | id | y | x x x x x | pad |   | hash | id | ...
+
+The file holds the only copy of a person's raw values. It is mapped read-only, so kernels gather rows without a copy
+and all processes share the page cache; and because a slot is a fixed place, a row can really be erased, by
+overwriting it.
+
+The file itself does not know which slots are live; LMDB alone decides that. A reader touches a row only inside the
+read transaction of its snapshot, copies it, and then checks hash and id. An all-zero slot never passes, because a
+hash is never 0.
+
+Writing goes through pwrite, never through the map: on a full disk a store into a map is SIGBUS, a pwrite is an error.
+"""
+
+import mmap
+import os
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from dynfrsdb_storage import layout
+from dynfrsdb_storage.disk import grow_file, sync_data, write_at
+from dynfrsdb_storage.errors import CorruptStore, ReadOnly
+
+Range = tuple[int, int]
+_ZERO_AT_ONCE = 1 << 20
+
+
+class RowFile:
+    """A read-only map of the first `slots` slots; its arrays stay valid as long as someone holds them."""
+
+    def __init__(self, path: Path, slots: int, n_features: int, store: str) -> None:
+        self.slots = slots
+        self.n_features = n_features
+        self.slot_bytes = layout.slot_bytes(n_features)
+        self.multipliers = layout.row_multipliers(n_features)
+        flat = _mapped(path, slots * self.slot_bytes, store)
+        self.words: npt.NDArray[np.uint64] = flat.view(np.uint64).reshape(slots, self.slot_bytes // 8)
+        self.floats: npt.NDArray[np.float32] = flat.view(np.float32).reshape(slots, self.slot_bytes // 4)
+
+    def bad(self, slots: layout.Array, ids: layout.Array) -> npt.NDArray[np.int64]:
+        """Positions in `slots` whose row does not carry its hash and the id that is expected of it."""
+        rows = self.words[slots]
+        wrong = (rows[:, 0] != layout.row_hashes(slots, rows, self.multipliers)) | (rows[:, 1] != ids)
+        return np.flatnonzero(wrong)
+
+
+class RowWriter:
+    """Writes, zeroes and extends rows.bin; used under the writer lock only."""
+
+    def __init__(self, path: Path, n_features: int, create: bool = False) -> None:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
+        try:
+            self._descriptor = os.open(path, flags, 0o600)
+        except PermissionError as error:
+            raise ReadOnly(f"'{path}' may only be read by this user; change its permissions") from error
+        self.n_features = n_features
+        self.slot_bytes = layout.slot_bytes(n_features)
+        self._multipliers = layout.row_multipliers(n_features)
+
+    def write(self, slots: layout.Array, ids: layout.Array, ys: layout.Array, x: layout.Array) -> None:
+        """Write rows with their hashes; a map of the file shows them at once."""
+        rows = self._packed(slots, ids, ys, x)
+        order = np.argsort(slots, kind="stable")
+        at = 0
+        for start, count in ranges_of(slots[order]):
+            block = np.ascontiguousarray(rows[order[at : at + count]])
+            write_at(self._descriptor, block.data, start * self.slot_bytes)
+            at += count
+
+    def zero(self, start: int, count: int) -> None:
+        """Overwrite `count` slots with zeros."""
+        offset, left = start * self.slot_bytes, count * self.slot_bytes
+        while left:
+            step = min(left, _ZERO_AT_ONCE)
+            write_at(self._descriptor, bytes(step), offset)
+            offset, left = offset + step, left - step
+
+    def grow(self, slots: int) -> None:
+        """Make the file hold `slots` slots, the new ones zero."""
+        grow_file(self._descriptor, slots * self.slot_bytes)
+
+    def sync(self) -> None:
+        """Make all rows written so far durable."""
+        sync_data(self._descriptor)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._descriptor)
+
+    def _packed(self, slots: layout.Array, ids: layout.Array, ys: layout.Array, x: layout.Array) -> layout.Array:
+        if x.shape != (len(slots), self.n_features):
+            raise ValueError(f"rows have shape {x.shape}, expected ({len(slots)}, {self.n_features})")
+        rows = np.zeros((len(slots), self.slot_bytes // 8), "<u8")
+        rows[:, 1] = ids
+        rows[:, 2] = np.asarray(ys, np.int64).view(np.uint64)
+        rows.view("<f4")[:, 6 : 6 + self.n_features] = x
+        rows[:, 0] = layout.row_hashes(slots, rows, self._multipliers)
+        return rows
+
+
+def ranges_of(slots: layout.Array) -> list[Range]:
+    """Sorted slots as (start, count) of their runs."""
+    if not len(slots):
+        return []
+    slots = np.asarray(slots, np.int64)
+    breaks = np.flatnonzero(np.diff(slots) != 1) + 1
+    starts = np.concatenate(([0], breaks))
+    counts = np.diff(np.concatenate((starts, [len(slots)])))
+    return list(zip(slots[starts].tolist(), counts.tolist(), strict=True))
+
+
+def _mapped(path: Path, size: int, store: str) -> npt.NDArray[np.uint8]:
+    if not size:
+        return np.empty(0, np.uint8)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError as error:
+        raise CorruptStore(f"'{store}' has lost its file '{path.name}'; restore the store from a backup") from error
+    try:
+        if os.fstat(descriptor).st_size < size:
+            raise CorruptStore(f"the file '{path.name}' of '{store}' is cut short; restore the store from a backup")
+        return np.frombuffer(mmap.mmap(descriptor, size, mmap.MAP_SHARED, mmap.PROT_READ), np.uint8)
+    finally:
+        os.close(descriptor)

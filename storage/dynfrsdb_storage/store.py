@@ -1,0 +1,181 @@
+"""The handle: a store opened by path.
+
+    store = Store.open("patients.forest", writable=True)
+    with store.snapshot() as snapshot: ...
+    with store.write(purpose="add") as session: ...
+
+A handle is cheap and forgiving. It follows the store from generation to generation by itself; it works after a fork,
+in the child as in the parent; it can be pickled, as its path. Several handles of one process share the files
+underneath.
+
+Opening looks at a constant number of bytes, however large the store is: CURRENT, LOCK, LMDB's meta pages, three
+records.
+"""
+
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from dynfrsdb_storage import layout
+from dynfrsdb_storage.directory import current_mark, open_current
+from dynfrsdb_storage.errors import ClosedStore, CorruptStore, Error, ReadOnly
+from dynfrsdb_storage.generation import Generation
+from dynfrsdb_storage.locks import read_holder
+from dynfrsdb_storage.read import Snapshot
+from dynfrsdb_storage.slots import pending_ranges
+from dynfrsdb_storage.write import WriteSession, rolled_back
+
+
+class Store:
+    """A store opened for reading, or for reading and writing; a context manager."""
+
+    def __init__(self, path: Path, writable: bool) -> None:
+        self.path = path
+        self.writable = writable
+        self._current_file = str(path / layout.CURRENT_FILE)
+        self.loads: dict[str, int] = dict.fromkeys(layout.DATABASES, 0)
+        """How many records of each database were loaded through this handle."""
+        self._generation: Generation | None = None
+        self._open()
+
+    @classmethod
+    def open(cls, path: Path | str, writable: bool) -> "Store":
+        """Open the store at `path`."""
+        return cls(Path(path), writable)
+
+    def snapshot(self) -> Snapshot:
+        """The newest commit, fixed until the snapshot is closed."""
+        return Snapshot(self.current(), self.loads)
+
+    def write(self, timeout: float = 30.0, purpose: str = "write") -> WriteSession:
+        """A session that holds the writer lock; waits up to `timeout` seconds for it, when it is entered."""
+        if not self.writable:
+            raise ReadOnly(f"'{self.path}' is open for reading; open it for writing to change it")
+        self._alive()
+        return WriteSession(self, timeout, purpose)
+
+    def newest(self) -> int:
+        """A number that changes whenever anything was committed; about a microsecond."""
+        generation = self._alive()
+        if generation.pid != os.getpid():
+            generation = self.current()
+        return generation.number << 48 | int(generation.env.info()["last_txnid"])
+
+    def moved(self) -> bool:
+        """Whether another generation has become the live one; the next snapshot will be of it."""
+        try:
+            return current_mark(self._current_file) != self._mark
+        except FileNotFoundError as error:
+            raise CorruptStore(f"'{self.path}' has lost its file CURRENT, or was removed") from error
+
+    def current(self, writable: bool = False) -> Generation:
+        """The live generation, reopened if it changed or if this is a child of the process that opened it."""
+        generation = self._alive()
+        if generation.pid != os.getpid() or self.moved():
+            self._open()
+            generation = self._alive()
+        if writable and not generation.writable:
+            generation.make_writable()
+        return generation
+
+    def erase_pending(self, timeout: float = 0.0) -> int:
+        """Overwrite rows of removed samples that no reader needs any more; returns how many still have to wait."""
+        if not self._unerased():
+            return 0
+        with self.write(timeout, "erase") as session:
+            return session.unerased
+
+    def info(self) -> dict[str, Any]:
+        """Sizes, readers, and what is waiting, for people."""
+        with self.snapshot() as snapshot:
+            generation = snapshot.generation
+            lmdb_info = generation.env.info()
+            newest = int(lmdb_info["last_txnid"])
+            return {
+                "path": str(self.path),
+                "uuid": generation.identity["uuid"].hex(),
+                "format": generation.identity["format"],
+                "algorithm": generation.identity["algorithm"],
+                "generation": generation.number,
+                "commit": snapshot.commit,
+                "map_size": int(lmdb_info["map_size"]),
+                "files": _file_sizes(generation.directory),
+                "free_pages": _free_pages(generation, int(lmdb_info["last_pgno"])),
+                "readers": [{"pid": pid, "lag": newest - number} for pid, number in generation.readers()],
+                "slots": snapshot.state["slots"],
+                "reserved": snapshot.state["reserved"],
+                "pending_erasures": _unerased(snapshot),
+            }
+
+    def close(self) -> None:
+        """Close the handle; a handle for writing first erases what can be erased without waiting."""
+        generation = self._generation
+        if generation is None:
+            return
+        try:
+            if self.writable and generation.pid == os.getpid():
+                self.erase_pending()
+        except Error:
+            pass  # the next session will do it
+        finally:
+            self._generation = None
+            generation.release()
+
+    def __enter__(self) -> "Store":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Store.open, (str(self.path), self.writable)
+
+    def __repr__(self) -> str:
+        return f"Store.open({str(self.path)!r}, writable={self.writable})"
+
+    def _open(self) -> None:
+        acknowledged = read_holder(self.path).acknowledged if (self.path / layout.LOCK_FILE).exists() else None
+        generation, self._mark = open_current(self.path, self.writable)
+        before, self._generation = self._generation, generation
+        if before is not None:
+            before.release()
+        if acknowledged is None:
+            acknowledged = read_holder(self.path).acknowledged
+        with Snapshot(generation, self.loads) as snapshot:
+            if snapshot.commit < acknowledged:
+                self._generation = None
+                generation.release()
+                raise rolled_back(str(self.path), snapshot.commit, acknowledged)
+
+    def _alive(self) -> Generation:
+        if self._generation is None:
+            raise ClosedStore(f"'{self.path}' is closed; open it again")
+        return self._generation
+
+    def _unerased(self) -> int:
+        with self.snapshot() as snapshot:
+            waiting = pending_ranges(snapshot) if snapshot.state["pending"] else {}
+            return sum(count for key, (_, count) in waiting.items() if key not in snapshot.generation.erased)
+
+
+def _unerased(snapshot: Snapshot) -> int:
+    """Slots on `pending` that do not read as zero yet."""
+    if not snapshot.state["pending"]:
+        return 0
+    words = snapshot.rows.words
+    return sum(int(words[a : a + count, 0].astype(bool).sum()) for a, count in pending_ranges(snapshot).values())
+
+
+def _file_sizes(directory: Path) -> dict[str, int]:
+    return {name: (directory / name).stat().st_size for name in (layout.DATA_FILE, layout.ROWS_FILE)}
+
+
+def _free_pages(generation: Generation, last_page: int) -> int:
+    """Pages of data.mdb that hold no tree: the free ones, and those that list them."""
+    with generation.env.begin() as txn:
+        stats = [generation.env.stat(), *(txn.stat(database) for database in generation.databases.values())]
+    used = sum(stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"] for stat in stats)
+    return int(last_page + 1 - 2 - used)

@@ -1,0 +1,358 @@
+"""The write session: one writer, everything or nothing.
+
+    with store.write(purpose="remove") as session:
+        session.snapshot ...            the newest commit, nobody can change it now
+        session.put(...); session.delete(...); session.release(slots)
+        number = session.commit()
+
+Changes are collected in memory. `commit` makes them durable in this order, and each step may be the last one that
+happens:
+
+    1. rows.bin is synced         rows of new samples lie in reserved slots: nobody looks at them yet
+    2. one LMDB transaction       the moment of truth: everything becomes visible and durable at once
+    3. LOCK notes the number      from here on an older store is refused as rolled back
+    4. removed rows are zeroed    if no reader could still look at them; else a later session does it
+
+Died before 2: the reserved slots are dirty, the next session zeroes them. Died after 2: the change stands. Died in 4:
+the slots are still on `pending`, the next session zeroes them again.
+
+If LMDB's map is full, the transaction is run again as a whole with a larger one; it can be, because all its input is
+here.
+
+Not done here: which records to write. That is the business of the layers above.
+"""
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import lmdb
+import numpy as np
+import numpy.typing as npt
+
+from dynfrsdb_storage import layout, ledger, records
+from dynfrsdb_storage.errors import ClosedStore, CorruptStore
+from dynfrsdb_storage.failpoints import failpoint
+from dynfrsdb_storage.locks import WriterLock
+from dynfrsdb_storage.read import Snapshot
+from dynfrsdb_storage.rows import Range, ranges_of
+from dynfrsdb_storage.slots import Claim, clean_window, insert_range, pending_ranges
+
+if TYPE_CHECKING:
+    from dynfrsdb_storage.store import Store
+
+_NO_SLOTS = np.empty(0, np.uint32)
+
+
+class WriteSession:
+    """The writer lock of a store and the changes that are being prepared under it; a context manager."""
+
+    def __init__(self, store: "Store", timeout: float, purpose: str) -> None:
+        self._store = store
+        self._timeout = timeout
+        self._purpose = purpose
+        self._lock: WriterLock | None = None
+        self._pid = os.getpid()
+        self._in_doubt = False
+        self._broken = ""
+        self._roots: records.Roots | None = None
+
+    def __enter__(self) -> "WriteSession":
+        self._lock = WriterLock.acquire(self._store.path, self._timeout, self._purpose)
+        try:
+            self._generation = self._store.current(writable=True)
+            self.snapshot = Snapshot(self._generation, self._store.loads)
+            if self.snapshot.commit < self._lock.acknowledged:
+                raise rolled_back(str(self._store.path), self.snapshot.commit, self._lock.acknowledged)
+            self._rows = self._generation.row_writer()
+            self._generation.keep_allocated()
+            self._clean_up()
+            self._pending = pending_ranges(self.snapshot) if self.snapshot.state["pending"] else {}
+            self._start_over()
+            self._erase()
+        except BaseException:
+            self._leave(in_order=not self._lock.abandoned)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._lock is None or self._pid != os.getpid():
+            return
+        in_order = not self._in_doubt
+        try:
+            if in_order and self._written:
+                in_order = False
+                self._take_back_rows()
+                in_order = True
+        finally:
+            self._leave(in_order)
+
+    @property
+    def number(self) -> int:
+        """The number that the next `commit` will have (`reserve` may have to commit, and raise it, before that)."""
+        return self.snapshot.commit + 1
+
+    @property
+    def unerased(self) -> int:
+        """How many removed rows are not overwritten yet, because a reader might still look at them."""
+        return sum(count for key, (_, count) in self._pending.items() if key not in self._generation.erased)
+
+    def reserve(self, n: int) -> npt.NDArray[np.uint32]:
+        """`n` slots to write rows into; those that get no row by the next commit stay reserved."""
+        self._check()
+        state, total = self.snapshot.state, self._claim.count + n
+        if total > state["window"] or total > state["reserved"]:
+            self._enlarge_reservation(total)
+        return self._claim.take(self.snapshot, n)
+
+    def write_rows(self, slots: layout.Array, ids: layout.Array, ys: layout.Array, x: layout.Array) -> None:
+        """Write rows into slots that `reserve` gave; a map of the file shows them at once."""
+        self._check()
+        slots = np.asarray(slots, np.uint32)
+        if not self._claim.holds(slots):
+            raise ValueError("rows may be written only into slots that this session has reserved")
+        self._written.append(slots)
+        self._rows.write(slots, np.asarray(ids, np.uint64), np.asarray(ys, np.int64), np.asarray(x, np.float32))
+
+    def put(self, database: str, key: bytes, payload: bytes) -> None:
+        """Write one record with the next commit."""
+        self._puts[database][key] = payload
+
+    def put_many(self, database: str, pairs: Iterable[tuple[bytes, bytes]]) -> None:
+        """Write many (key, payload) with the next commit."""
+        self._puts[database].update(pairs)
+
+    def delete(self, database: str, key: bytes) -> None:
+        """Delete one record, if it is there, with the next commit; deletes come before puts."""
+        self._deletes.append((database, key))
+
+    def delete_range(self, database: str, first: bytes, last: bytes) -> None:
+        """Delete all records with first <= key <= last with the next commit; deletes come before puts."""
+        self._cuts.append((database, first, last))
+
+    def set_roots(self, trees: layout.Array, stamps: layout.Array, n: layout.Array, tags: layout.Array) -> None:
+        """Set stamp, n and the flag "tags below" of some trees' roots with the next commit."""
+        if self._roots is None:
+            self._roots = self.snapshot.roots()
+        records.set_roots(self._roots, trees, stamps, n, tags)
+        for chunk in np.unique(np.asarray(trees) // layout.ROOTS_PER_RECORD).tolist():
+            part = slice(chunk * layout.ROOTS_PER_RECORD, (chunk + 1) * layout.ROOTS_PER_RECORD)
+            self.put("roots", layout.roots_key(chunk), records.roots_payload(*(c[part] for c in self._roots)))
+
+    def release(self, slots: layout.Array) -> None:
+        """Give up the slots of removed samples with the next commit; their rows are overwritten after it."""
+        self._released.append(np.asarray(slots, np.uint32))
+
+    def append_ledger(self, entry: ledger.Entry) -> ledger.Entry:
+        """Add an entry to the ledger with the next commit; returns it with its sequence, prev and hash."""
+        linked = ledger.link(entry, self.state["sequence"] + 1, self.state["head"])
+        self.state.update(sequence=linked["sequence"], head=linked["hash"])
+        self.put("ledger", layout.sequence_key(linked["sequence"]), records.frame(linked))
+        return linked
+
+    def commit(self) -> int:
+        """Make everything durable and visible at once; returns the number of the commit."""
+        self._check()
+        plan = self._plan()
+        if len(plan.written) or plan.grown:
+            self._sync_rows()
+        self._make_durable(lambda txn: self._apply(txn, plan), plan.number, rows_go_live=True)
+        for key in plan.cleared:
+            del self._pending[key]
+        self._generation.erased.difference_update(plan.cleared)
+        self._pending.update(plan.removed)
+        self._start_over()
+        self._broken = ""
+        self._erase()
+        return plan.number
+
+    def _start_over(self) -> None:
+        """Empty buffers on top of the newest commit."""
+        self._puts: dict[str, dict[bytes, bytes]] = {name: {} for name in layout.DATABASES}
+        self._deletes: list[tuple[str, bytes]] = []
+        self._cuts: list[tuple[str, bytes, bytes]] = []
+        self._written: list[npt.NDArray[np.uint32]] = []
+        self._released: list[npt.NDArray[np.uint32]] = []
+        self._roots = None
+        self._claim = Claim()
+        self.state: dict[str, Any] = dict(self.snapshot.state)
+
+    def _plan(self) -> "_Plan":
+        """Everything the LMDB transaction needs, so that it can be run as often as it takes."""
+        number, before = self.number, self.snapshot.state
+        written = np.unique(np.concatenate([_NO_SLOTS, *self._written]))
+        released = np.unique(np.concatenate([_NO_SLOTS, *self._released]))
+        cleared = {key: there for key, there in self._pending.items() if key in self._generation.erased}
+        removed = {layout.pending_key(number, start): (start, count) for start, count in ranges_of(released)}
+        back = sum(count for _, count in cleared.values())
+        left = before["reserved"] - len(written) + back
+        grown = self._top_up(left)
+        kept = {
+            "commit": number,
+            "slots": before["slots"] + grown,
+            "reserved": left + grown,
+            "pending": before["pending"] - back + len(released),
+            "window": layout.MIN_RESERVED,
+        }
+        self.put("meta", layout.META_STATE, records.frame({**self.state, **kept}))
+        self.put_many("pending", [(key, records.count_payload(count)) for key, (_, count) in removed.items()])
+        puts = {name: records.pack_many(name, sorted(pairs.items())) for name, pairs in self._puts.items() if pairs}
+        return _Plan(number, written, cleared, removed, grown, puts)
+
+    def _top_up(self, left: int) -> int:
+        """Extend rows.bin if a commit would leave too few reserved slots; returns by how many slots."""
+        if left >= layout.MIN_RESERVED:
+            return 0
+        grown = 2 * layout.MIN_RESERVED - left
+        failpoint("reservation-grow")
+        self._rows.grow(self.snapshot.state["slots"] + grown)
+        return grown
+
+    def _enlarge_reservation(self, total: int) -> None:
+        """Commit a reservation of which this session may use `total` slots; its own changes wait."""
+        before = self.snapshot.state
+        grown = max(0, total - before["reserved"])
+        failpoint("reservation-grow")
+        if grown:
+            self._rows.grow(before["slots"] + grown)
+            self._sync_rows()
+        kept = {
+            "commit": self.number,
+            "slots": before["slots"] + grown,
+            "reserved": before["reserved"] + grown,
+            "window": max(layout.MIN_RESERVED, total),
+        }
+
+        def apply(txn: lmdb.Transaction) -> None:
+            if grown:
+                insert_range(txn, self._generation.databases["reserved"], before["slots"], grown)
+            value = records.pack("meta", layout.META_STATE, records.frame({**before, **kept}))
+            txn.put(layout.META_STATE, value, db=self._generation.databases["meta"])
+
+        self._make_durable(apply, self.number, rows_go_live=False)
+        self.state.update(kept)
+        self._claim.follow(self.snapshot)
+        self._broken = ""
+
+    def _make_durable(self, apply: Callable[[lmdb.Transaction], None], number: int, rows_go_live: bool) -> None:
+        self._broken = "a commit of it failed"
+        try:
+            self._generation.transact(apply, self._doubt)
+        except BaseException:
+            if not self._in_doubt:
+                self._broken = ""  # certainly nothing happened: the session may go on or try again
+            raise
+        # The rows are the store's from here on. Until that is noted we stay in doubt: a roll-back must not zero them.
+        if rows_go_live:
+            self._written = []
+        self._in_doubt = False
+        assert self._lock is not None
+        self._lock.acknowledge(number)
+        failpoint("acknowledge-after")
+        self.snapshot.renew()
+        self._generation.keep_allocated()
+
+    def _doubt(self, committing: bool) -> None:
+        self._in_doubt = committing
+
+    def _apply(self, txn: lmdb.Transaction, plan: "_Plan") -> None:
+        databases = self._generation.databases
+        for name, first, last in self._cuts:
+            _delete_range(txn, databases[name], first, last)
+        for name, key in self._deletes:
+            txn.delete(key, db=databases[name])
+        for key in plan.cleared:
+            txn.delete(key, db=databases["pending"])
+        self._claim.apply(txn, databases["reserved"], plan.written)
+        for start, count in plan.cleared.values():
+            insert_range(txn, databases["reserved"], start, count)
+        if plan.grown:
+            insert_range(txn, databases["reserved"], self.snapshot.state["slots"], plan.grown)
+        for name, items in plan.puts.items():
+            with txn.cursor(db=databases[name]) as cursor:
+                cursor.putmulti(items)
+
+    def _sync_rows(self) -> None:
+        failpoint("rows-sync-before")
+        self._rows.sync()
+        failpoint("rows-sync-after")
+
+    def _clean_up(self) -> None:
+        """What the first session of a process owes, and the session after one that died: no dirty reserved slot."""
+        assert self._lock is not None
+        if self._lock.abandoned or not self._generation.cleaned:
+            clean_window(self.snapshot, self._rows)
+            self._generation.cleaned = True
+
+    def _erase(self) -> None:
+        """Zero the rows of removed samples that no reader can look at any more. A disk error leaves them for later."""
+        waiting = {key: there for key, there in self._pending.items() if key not in self._generation.erased}
+        if not waiting:
+            return
+        oldest = min((number for _, number in self._generation.readers()), default=self.snapshot.transaction)
+        behind = self.snapshot.commit - self.snapshot.transaction
+        ripe = {key: there for key, there in waiting.items() if layout.parse_pending_key(key)[0] - behind <= oldest}
+        try:
+            for start, count in ripe.values():
+                self._rows.zero(start, count)
+                failpoint("erase-middle")
+            if ripe:
+                self._rows.sync()
+        except OSError:
+            return
+        self._generation.erased.update(ripe)
+
+    def _take_back_rows(self) -> None:
+        for slots in self._written:
+            for start, count in ranges_of(np.sort(slots)):
+                self._rows.zero(start, count)
+
+    def _leave(self, in_order: bool) -> None:
+        lock, self._lock = self._lock, None
+        try:
+            if hasattr(self, "snapshot"):
+                self.snapshot.close()
+        finally:
+            if lock is not None:
+                lock.release(in_order)
+
+    def _check(self) -> None:
+        if self._pid != os.getpid():
+            raise ClosedStore(f"this session on '{self._store.path}' belongs to the parent process; begin a new one")
+        if self._lock is None:
+            raise ClosedStore(f"this session on '{self._store.path}' is over; begin a new one")
+        if self._broken:
+            raise ClosedStore(f"this session on '{self._store.path}' cannot go on ({self._broken}); begin a new one")
+
+
+def rolled_back(store: str, commit: int, acknowledged: int) -> CorruptStore:
+    """The error for a store that is older than what was acknowledged."""
+    return CorruptStore(
+        f"'{store}' was rolled back: it is at commit {commit}, but commit {acknowledged} was acknowledged. Put the "
+        "newest data back; if this old copy is what you want, empty the file LOCK in it"
+    )
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """One commit, worked out: slots that go live, ranges that are free again, ranges that were removed, how many slots
+    the file has gained at its end, and the packed records to put."""
+
+    number: int
+    written: npt.NDArray[np.uint32]
+    cleared: dict[bytes, Range]
+    removed: dict[bytes, Range]
+    grown: int
+    puts: dict[str, list[tuple[bytes, bytes]]]
+
+
+def _delete_range(txn: lmdb.Transaction, database: Any, first: bytes, last: bytes) -> None:
+    with txn.cursor(db=database) as cursor:
+        there = cursor.set_range(first)
+        while there and bytes(cursor.key()) <= last:
+            cursor.delete()
+            there = bool(cursor.key())
