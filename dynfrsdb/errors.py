@@ -5,7 +5,18 @@ removal works without knowing this module. The root lives in the storage layer, 
 there and must share it.
 """
 
-from dynfrsdb_storage.errors import Error
+from dynfrsdb_storage.errors import (
+    ClosedStore,
+    CorruptStore,
+    Error,
+    Locked,
+    ReadOnly,
+    StoreExists,
+    StoreFull,
+    StoreNotFound,
+    UnsupportedFormat,
+    UnsupportedPlace,
+)
 
 
 class InvalidInput(Error, ValueError):
@@ -13,7 +24,7 @@ class InvalidInput(Error, ValueError):
 
 
 class SampleNotFound(Error, KeyError):
-    """No live sample has this id."""
+    """No live sample has this id, or none belongs to this subject."""
 
     def __str__(self) -> str:
         return Exception.__str__(self)  # KeyError would put the message in quotes
@@ -23,4 +34,33 @@ class SampleExists(Error, ValueError):
     """A live sample already has this id."""
 
 
-__all__ = ["Error", "InvalidInput", "SampleExists", "SampleNotFound"]
+class EmptyForest(Error, ValueError):
+    """There is no sample to predict from."""
+
+
+class RequestConflict(Error, ValueError):
+    """A request id was used before, for something else."""
+
+
+class TransactionMisuse(Error, RuntimeError):
+    """A transaction is used outside its `with` block, or begun inside another of the same handle."""
+
+
+__all__ = [
+    "ClosedStore",
+    "CorruptStore",
+    "EmptyForest",
+    "Error",
+    "InvalidInput",
+    "Locked",
+    "ReadOnly",
+    "RequestConflict",
+    "SampleExists",
+    "SampleNotFound",
+    "StoreExists",
+    "StoreFull",
+    "StoreNotFound",
+    "TransactionMisuse",
+    "UnsupportedFormat",
+    "UnsupportedPlace",
+]

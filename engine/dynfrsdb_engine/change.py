@@ -24,8 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dynfrsdb_engine.collect import Ops, all_below, edit_list, make_bucket, make_list, void, write_leaf
-from dynfrsdb_engine.grow import depth_of
-from dynfrsdb_engine.kernel import kernel
+from dynfrsdb_engine.grow import depth_of, take_out
+from dynfrsdb_engine.kernel import inlined, kernel
 from dynfrsdb_engine.recount import (
     FINE,
     LOST,
@@ -65,7 +65,7 @@ from dynfrsdb_engine.working import (
     touch_node,
 )
 
-CHANGE = np.dtype([("path", "u8"), ("start", "i8"), ("end", "i8"), ("point", "i4"), ("tree", "i4"), ("task", "i4"), ("need", "i4")], align=True)
+CHANGE = np.dtype([("path", "u8"), ("start", "i8"), ("end", "i8"), ("point", "i8"), ("tree", "i8"), ("task", "i8"), ("need", "i8")], align=True)
 VISIT, VOID, VOID_LEAF = 0, 1, 2
 """What to do at an item's point: visit it, or replace it by its samples, as a tag or as a leaf."""
 NEED_RECORD, NEED_LISTS = 1, 2
@@ -131,7 +131,7 @@ def put_item(items: npt.NDArray[np.void], fill: npt.NDArray[np.int64], stack: in
     fill[stack] += 1
 
 
-@kernel
+@inlined
 def update_split(spec: Spec, w: Working, rows: Rows, ops: Ops, item: np.void, row: int, stamp: int, bench: Bench) -> int:
     """Bring a split up to date. Returns OVER, or WAIT, or the outcome of a failure; `item.task` says if it must be voided."""
     a, b = item.start, item.end
@@ -168,13 +168,13 @@ def update_split(spec: Spec, w: Working, rows: Rows, ops: Ops, item: np.void, ro
     return OVER
 
 
-@kernel
+@inlined
 def visit_split(
     spec: Spec, w: Working, rows: Rows, ops: Ops, item: np.void, stamp: int, bench: Bench, items: npt.NDArray[np.void], fill: npt.NDArray[np.int64]
 ) -> int:
     """Visit a split and put its children, or the order to void it, on the stack."""
     point = w.points[item.point]
-    row = point.owner
+    row = np.int64(point.owner)
     status = update_split(spec, w, rows, ops, item, row, stamp, bench)
     if status != OVER:
         return status
@@ -259,11 +259,11 @@ def leaf_totals(spec: Spec, w: Working, place: int, totals: npt.NDArray[np.int64
         totals[w.leaves[place + 2 + 2 * i]] = w.leaves[place + 3 + 2 * i]
 
 
-@kernel
+@inlined
 def visit_bucket(spec: Spec, w: Working, rows: Rows, ops: Ops, item: np.void, stamp: int, bench: Bench) -> int:
     """Change a bucket: one leaf that stays one, or a tag; too many samples make it a long list."""
     point = w.points[item.point]
-    row = -2 - point.owner
+    row = -2 - np.int64(point.owner)
     bucket = w.buckets[row]
     _, added = count_signs(ops, item.start, item.end)
     at = w.top[TOP_LIST]
@@ -312,11 +312,11 @@ def note_edits(w: Working, ops: Ops, a: int, b: int, row: int) -> None:
         w.top[EDITS] += 1
 
 
-@kernel
+@inlined
 def visit_list(spec: Spec, w: Working, rows: Rows, ops: Ops, item: np.void, stamp: int, bench: Bench) -> int:
     """Change a leaf or a tag with a long list; too few samples make it a bucket."""
     point = w.points[item.point]
-    row = point.owner
+    row = np.int64(point.owner)
     node, head = w.nodes[row], w.stats.head[row]
     removed, added = count_signs(ops, item.start, item.end)
     n = head.n + added - removed
@@ -343,7 +343,7 @@ def visit_list(spec: Spec, w: Working, rows: Rows, ops: Ops, item: np.void, stam
         free_node(w, row)
         clear_records(w, tree, path)
         place = write_leaf(spec, w, n, totals) if leaf else -1
-        make_bucket(spec, w, (np.int64(tree), path, np.int64(parent), np.int64(item.point)), slots[:n], place, stamp)
+        make_bucket(spec, w, (tree, path, parent, item.point), slots[:n], place, stamp)
         return OVER
     if node.list_at >= 0:
         node.list_at = at
@@ -362,7 +362,7 @@ def visit_list(spec: Spec, w: Working, rows: Rows, ops: Ops, item: np.void, stam
     return OVER
 
 
-@kernel
+@inlined
 def tell_parent(w: Working, ops: Ops, item: np.void, parent: int, stamp: int) -> None:
     """Note in the parent, or in `roots`, that a child changed."""
     removed, added = count_signs(ops, item.start, item.end)
@@ -377,7 +377,7 @@ def tell_parent(w: Working, ops: Ops, item: np.void, parent: int, stamp: int) ->
         w.nodes[parent].left_n += added - removed
 
 
-@kernel
+@inlined
 def do_item(
     spec: Spec, w: Working, rows: Rows, ops: Ops, item: np.void, stamp: int, bench: Bench, items: npt.NDArray[np.void], fill: npt.NDArray[np.int64]
 ) -> int:
@@ -394,7 +394,7 @@ def do_item(
             item.need = NEED_LISTS
             return WAIT
         fill[VOIDED] += 1
-        return MISPLACED if void(spec, w, ops, point.owner, item.start, item.end, item.task == VOID_LEAF) < 0 else OVER
+        return MISPLACED if void(spec, w, ops, np.int64(point.owner), item.start, item.end, item.task == VOID_LEAF) < 0 else OVER
     if point.owner < 0:
         parent = w.buckets[-2 - point.owner].parent
         status = visit_bucket(spec, w, rows, ops, item, stamp, bench)
@@ -425,7 +425,7 @@ def change(
     items, waiting = stacks
     while fill[0] > 0:
         fill[0] -= 1
-        item = items[fill[0] : fill[0] + 1].copy()[0]
+        item = take_out(items, fill[0], 1)
         status = do_item(spec, w, rows, ops, item, stamp, bench, items, fill)
         if status == WAIT:
             put_item(waiting, fill, 1, item)

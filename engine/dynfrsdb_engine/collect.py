@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dynfrsdb_engine.kernel import kernel
+from dynfrsdb_engine.kernel import inlined, kernel
 from dynfrsdb_engine.records import LEAF, SPLIT, TAG
 from dynfrsdb_engine.spec import Spec
 from dynfrsdb_engine.working import (
@@ -120,9 +120,9 @@ def free_below(w: Working, root: int) -> None:
             if point.feature >= 0:
                 stack[height], stack[height + 1] = point.child + 1, point.child
                 height += 2
-            free_node(w, point.owner)
+            free_node(w, np.int64(point.owner))
         elif point.owner < -1:
-            free_bucket(w, -2 - point.owner)
+            free_bucket(w, -2 - np.int64(point.owner))
 
 
 @kernel
@@ -217,7 +217,7 @@ def make_list(spec: Spec, w: Working, row: int, slots_at: int, n: int, leaf: boo
     touch_node(w, row)
 
 
-@kernel
+@inlined
 def void(spec: Spec, w: Working, ops: Ops, row: int, a: int, b: int, leaf: bool) -> int:
     """Replace a split by its samples, changed by ops a..b: a tag, a leaf, or a tagged bucket. Everything below must be in memory.
 
@@ -231,12 +231,13 @@ def void(spec: Spec, w: Working, ops: Ops, row: int, a: int, b: int, leaf: bool)
     if n < 0:
         return -1
     point = w.points[at]
-    free_below(w, point.child)
-    free_below(w, point.child + 1)
+    child = np.int64(point.child)
+    free_below(w, child)
+    free_below(w, child + 1)
     clear_records(w, tree, path)
     if n > spec.bucket:
         make_list(spec, w, row, start, n, leaf)
     else:
         free_node(w, row)
-        make_bucket(spec, w, (np.int64(tree), path, np.int64(parent), np.int64(at)), slots[:n], -1, stamp)
+        make_bucket(spec, w, (tree, path, parent, at), slots[:n], -1, stamp)
     return n

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from dynfrsdb_engine.collect import free_below
 from dynfrsdb_engine.grow import RECORD, Growth, Sink
-from dynfrsdb_engine.kernel import kernel
+from dynfrsdb_engine.kernel import inlined, kernel
 from dynfrsdb_engine.records import (
     LEAF,
     LEAF_MARK,
@@ -23,13 +23,10 @@ from dynfrsdb_engine.records import (
     pack_leaf,
     pack_list_header,
     pack_split,
-    put16,
-    put32,
-    put64,
-    put_float,
     split_room,
 )
 from dynfrsdb_engine.spec import Spec
+from dynfrsdb_engine.unaligned import put16, put32, put64, put_float
 from dynfrsdb_engine.working import (
     CLEARS,
     DIRTY_BUCKETS,
@@ -55,11 +52,11 @@ def pack_point_leaf(spec: Spec, out: npt.NDArray[np.uint8], at: int, leaves: npt
     return at
 
 
-@kernel
+@inlined
 def pack_bucket(spec: Spec, w: Working, row: int, out: npt.NDArray[np.uint8], begin: int) -> int:
     """Write a bucket; returns the offset behind it."""
     bucket = w.buckets[row]
-    at = pack_bucket_header(out, begin, bucket.kind, bucket.n, bucket.stamp, 0)
+    at = pack_bucket_header(out, begin, np.int64(bucket.kind), bucket.n, bucket.stamp, 0)
     for i in range(bucket.n):
         at = put32(out, at, w.slots[row, i])
     if bucket.kind == TAG:
@@ -71,7 +68,7 @@ def pack_bucket(spec: Spec, w: Working, row: int, out: npt.NDArray[np.uint8], be
         nodes += 1
         point = w.points[stack[height]]
         if point.feature == LEAF_POINT:
-            at = pack_point_leaf(spec, out, at, w.leaves, point.child)
+            at = pack_point_leaf(spec, out, at, w.leaves, np.int64(point.child))
         else:
             at = put_float(out, put16(out, at, point.feature), point.cut)
             stack[height], stack[height + 1] = point.child + 1, point.child
@@ -80,7 +77,7 @@ def pack_bucket(spec: Spec, w: Working, row: int, out: npt.NDArray[np.uint8], be
     return at
 
 
-@kernel
+@inlined
 def pack_node(spec: Spec, w: Working, row: int, out: npt.NDArray[np.uint8], at: int) -> int:
     """Write a split, or the head of a long list; returns the offset behind it."""
     node, n = w.nodes[row], w.stats.head[row].n
@@ -96,7 +93,7 @@ def pack_node(spec: Spec, w: Working, row: int, out: npt.NDArray[np.uint8], at: 
 def pack_dirty(spec: Spec, w: Working, sink: Sink) -> None:
     """Write all dirty lines as records; a fresh long list is named by its place in `lists`."""
     for i in range(w.top[DIRTY_NODES]):
-        row = w.dirty_nodes[i]
+        row = np.int64(w.dirty_nodes[i])
         node = w.nodes[row]
         if node.kind == 0:
             continue
@@ -108,7 +105,7 @@ def pack_dirty(spec: Spec, w: Working, sink: Sink) -> None:
         record.size = sink.fill[0] - record.at
         sink.fill[1] += 1
     for i in range(w.top[DIRTY_BUCKETS]):
-        row = w.dirty_buckets[i]
+        row = np.int64(w.dirty_buckets[i])
         bucket = w.buckets[row]
         if bucket.kind == 0:
             continue
@@ -140,7 +137,7 @@ def forget_notes(w: Working) -> None:
 def mark_clean(w: Working) -> None:
     """After a commit: memory and disk agree."""
     for i in range(w.top[DIRTY_NODES]):
-        row = w.dirty_nodes[i]
+        row = np.int64(w.dirty_nodes[i])
         w.nodes[row].dirty = 0
         w.nodes[row].fresh = 0
     for i in range(w.top[DIRTY_BUCKETS]):
@@ -160,12 +157,12 @@ def drop_point(w: Working, at: int) -> None:
 def drop_dirty(w: Working) -> None:
     """After a rollback: let go of every line that differs from the disk. `roots` must be read again by the caller."""
     for i in range(w.top[DIRTY_NODES]):
-        row = w.dirty_nodes[i]
+        row = np.int64(w.dirty_nodes[i])
         if w.nodes[row].kind != 0 and w.nodes[row].dirty:
             drop_point(w, w.nodes[row].point)
         w.nodes[row].dirty = 0
     for i in range(w.top[DIRTY_BUCKETS]):
-        row = w.dirty_buckets[i]
+        row = np.int64(w.dirty_buckets[i])
         if w.buckets[row].kind != 0 and w.buckets[row].dirty:
             drop_point(w, w.buckets[row].point)
         w.buckets[row].dirty = 0

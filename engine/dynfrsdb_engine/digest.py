@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dynfrsdb_engine.kernel import kernel
-from dynfrsdb_engine.records import put16, put32, put64, put_float
 from dynfrsdb_engine.rows import Rows, intact
 from dynfrsdb_engine.spec import Spec
+from dynfrsdb_engine.unaligned import put16, put32, put64, put_float
 from dynfrsdb_engine.working import LEAF_POINT, NOBODY, Working
 
 NOT_SETTLED, BAD_SLOT = -1, -2

@@ -80,6 +80,13 @@ class Effect(NamedTuple):
     voided: int
 
 
+def root_size(growth: Growth) -> int:
+    """How many samples the first record of a growth has."""
+    at = 2 if growth.records[0]["bucket"] else 4
+    width = 2 if growth.records[0]["bucket"] else 4
+    return int.from_bytes(growth.data[at : at + width].tobytes(), "little")
+
+
 class Forest:
     """One working set with the source it is filled from. Not for several threads at once."""
 
@@ -121,9 +128,9 @@ class Forest:
         records["tree"] = [place[0] for place in places]
         records["path"] = np.array([place[1] for place in places], np.uint64)
         records["bucket"] = [place[2] for place in places]
-        self._install(records, np.frombuffer(b"".join(payloads), np.uint8), np.empty(0, np.uint32), grown=False)
+        self._install(records, np.frombuffer(bytearray().join(payloads), np.uint8), np.empty(0, np.uint32), grown=False)
 
-    def load(self, trees: npt.NDArray[np.int32], paths: npt.NDArray[np.uint64]) -> None:
+    def load(self, trees: npt.NDArray[np.int64], paths: npt.NDArray[np.uint64]) -> None:
         """Bring the records of these nodes, whose parents are in memory."""
         sizes = np.empty(trees.size, np.int64)
         expected_sizes(self.w, trees, paths, sizes)
@@ -233,10 +240,9 @@ class Forest:
         found = self._scan(lambda out: scan_tree(self.w, tree, np.uint64(1), tree, False, out, 0))
         self.grow_tags(found[found["what"] == FOUND_TAG])
 
-    def plant(self, tree: int, slots: npt.NDArray[np.uint32]) -> None:
-        """Grow a tree that is not in memory afresh from its samples."""
-        growth = grow_jobs(self.spec, self.rows, [Job(tree, 1, 0, slots)])
-        self.w.roots[tree] = (0, slots.size, 0)
+    def plant(self, tree: int, growth: Growth) -> None:
+        """Take a whole tree that was grown with stamp 0, where none is in memory."""
+        self.w.roots[tree] = (0, root_size(growth), 0)
         self._install(growth.records, growth.data, growth.lists, grown=False)
 
     def tree_bytes(self, tree: int) -> bytes:

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dynfrsdb_engine.kernel import kernel
+from dynfrsdb_engine.kernel import inlined, kernel
 from dynfrsdb_engine.records import (
     LEAF,
     SPLIT,
@@ -37,27 +37,25 @@ from dynfrsdb_engine.records import (
     pack_list_header,
     pack_small_leaf,
     pack_split,
-    put16,
-    put32,
-    put_float,
     split_room,
 )
 from dynfrsdb_engine.rows import Rows, gather
 from dynfrsdb_engine.search import Scratch, Stats, count_totals, make_scratch, make_stats, pure, search
 from dynfrsdb_engine.spec import Spec
+from dynfrsdb_engine.unaligned import put16, put32, put_float
 
 ITEM = np.dtype(
-    [("path", "u8"), ("stamp", "i8"), ("start", "i8"), ("end", "i8"), ("q_start", "i8"), ("q_end", "i8"), ("tree", "i4"), ("job", "i4")],
+    [("path", "u8"), ("stamp", "i8"), ("start", "i8"), ("end", "i8"), ("q_start", "i8"), ("q_end", "i8"), ("tree", "i8"), ("job", "i8")],
     align=True,
 )
 RECORD = np.dtype(
-    [("path", "u8"), ("at", "i8"), ("size", "i8"), ("list_at", "i8"), ("list_size", "i8"), ("tree", "i4"), ("bucket", "i4")],
+    [("path", "u8"), ("at", "i8"), ("size", "i8"), ("list_at", "i8"), ("list_size", "i8"), ("tree", "i8"), ("bucket", "i8")],
     align=True,
 )
 """Where a record's bytes are, and its long list if it has one; `bucket` is 1 for the buckets database, 0 for nodes."""
 DONE, FULL = 0, 1
 BELOW = 128
-"""Stack room beyond the jobs: two items for each level."""
+"""Stack room beyond the jobs: two items for each level, and two lines for the items in hand."""
 
 
 class Samples(NamedTuple):
@@ -111,6 +109,13 @@ def partition(column: npt.NDArray[np.float32], cut: float, index: npt.NDArray[np
 
 
 @kernel
+def take_out(items: npt.NDArray[np.void], at: int, hand: int) -> np.void:
+    """Copy an item to the last or last but one line, out of reach of what is pushed next: a record is only a pointer."""
+    items[items.size - hand] = items[at]
+    return items[items.size - hand]
+
+
+@kernel
 def push(items: npt.NDArray[np.void], fill: npt.NDArray[np.int64], parent: np.void, right: int, cut: int, q_cut: int) -> None:
     """Put one child of `parent` on the stack; its samples end (left) or begin (right) at `cut`."""
     item = items[fill[2]]
@@ -131,7 +136,7 @@ def is_leaf(
     n = item.end - item.start
     if depth >= spec.max_depth or n < spec.min_split or pure(spec.classes, stats.totals[0], n):
         return True
-    node = (np.int64(item.tree), item.path, depth, np.int64(item.job))
+    node = (item.tree, item.path, depth, item.job)
     return not search(spec, node, samples.X, samples.y, index, stats, 0, scratch)
 
 
@@ -147,7 +152,7 @@ def note(sink: Sink, item: np.void, end: int, bucket: int, listed: bool) -> None
     sink.fill[1] += 1
 
 
-@kernel
+@inlined
 def grow_bucket(
     spec: Spec, item: np.void, samples: Samples, items: npt.NDArray[np.void], sink: Sink, stats: Stats, scratch: Scratch, grown: bool
 ) -> None:
@@ -162,7 +167,7 @@ def grow_bucket(
         fill[2] += 1
     while fill[2] > base:
         fill[2] -= 1
-        here = items[fill[2] : fill[2] + 1].copy()[0]
+        here = take_out(items, fill[2], 2)
         nodes += 1
         if is_leaf(spec, here, depth_of(here.path), samples, stats, scratch):
             at = pack_small_leaf(spec, out, at, here.end - here.start, stats.totals[0])
@@ -193,7 +198,7 @@ def route(queries: Queries, item: np.void, feature: int, cut: float) -> int:
     return left
 
 
-@kernel
+@inlined
 def grow_node(
     spec: Spec,
     item: np.void,
@@ -231,7 +236,7 @@ def grow(
         if sink.fill[0] + room > sink.data.size or sink.fill[1] == sink.records.size:
             return FULL
         sink.fill[2] -= 1
-        item = items[sink.fill[2] : sink.fill[2] + 1].copy()[0]
+        item = take_out(items, sink.fill[2], 1)
         if item.end - item.start <= spec.bucket:
             grown = queries.all or item.q_end > item.q_start
             grow_bucket(spec, item, samples, items, sink, stats, scratch, grown)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dynfrsdb_engine.grow import depth_of
-from dynfrsdb_engine.kernel import kernel
+from dynfrsdb_engine.kernel import inlined, kernel
 from dynfrsdb_engine.records import (
     AT_LEFT_STAMP,
     AT_RIGHT_STAMP,
@@ -24,13 +24,10 @@ from dynfrsdb_engine.records import (
     RIGHT_TAGS,
     SPLIT,
     TAG,
-    get16,
-    get32,
-    get64,
-    get_float,
     unpack_split,
 )
 from dynfrsdb_engine.spec import Spec
+from dynfrsdb_engine.unaligned import get16, get32, get64, get_float
 from dynfrsdb_engine.working import (
     LEAF_POINT,
     MISSING,
@@ -118,7 +115,7 @@ def read_small_tree(spec: Spec, w: Working, data: Bytes, at: int, root: int, own
         height += 2
 
 
-@kernel
+@inlined
 def install_bucket(spec: Spec, w: Working, record: np.void, data: Bytes, at: int, parent: int) -> int:
     """Bring a bucket to point `at`; returns its line."""
     offset = record.at
@@ -136,7 +133,7 @@ def install_bucket(spec: Spec, w: Working, record: np.void, data: Bytes, at: int
     return row
 
 
-@kernel
+@inlined
 def install_node(spec: Spec, w: Working, record: np.void, data: Bytes, at: int, parent: int) -> int:
     """Bring a split, or the head of a long list, to point `at`; returns its line."""
     offset = record.at
@@ -180,10 +177,10 @@ def fill_totals(spec: Spec, w: Working, row: int, place: int) -> None:
         totals[w.leaves[place + 2 + 2 * i]] = w.leaves[place + 3 + 2 * i]
 
 
-@kernel
+@inlined
 def release_tag(w: Working, at: int, changed: bool) -> None:
     """Let go of a tag that is about to be replaced by what grew from it."""
-    owner = w.points[at].owner
+    owner = np.int64(w.points[at].owner)
     w.top[TAGS] -= 1
     if owner >= 0:
         node = w.nodes[owner]

@@ -45,6 +45,15 @@ CACHE = cache_directory()
 CACHED = _writable(CACHE)
 
 
+def inlined(function: F) -> F:
+    """A part of one kernel that has a name of its own: it is compiled only as part of its caller.
+
+    A kernel that calls another optimises it again, so a deep chain of large ones would be compiled many times over.
+    """
+    compiled: F = numba.njit(nogil=True, inline="always", error_model="numpy")(function)
+    return compiled
+
+
 def kernel(function: F) -> F:
     """Compile `function` lazily: no GIL, no fast maths, division as in numpy, kept on disk where that is possible."""
     before = config.CACHE_DIR

@@ -16,7 +16,7 @@ from dynfrsdb_engine.kernel import kernel
 from dynfrsdb_engine.spec import Spec
 from dynfrsdb_engine.working import LEAF_POINT, TAGGED, Working
 
-NEED = np.dtype([("path", "u8"), ("tree", "i4"), ("row", "i4"), ("tagged", "i4")], align=True)
+NEED = np.dtype([("path", "u8"), ("tree", "i8"), ("row", "i8"), ("tagged", "i8")], align=True)
 """A walk that could not go on: where, for which query row, and whether a tag stopped it."""
 
 

@@ -21,6 +21,19 @@ from dynfrsdb_engine.hashing import step, thresholds
 from dynfrsdb_engine.kernel import kernel
 from dynfrsdb_engine.search import Stats
 from dynfrsdb_engine.spec import Spec
+from dynfrsdb_engine.unaligned import (
+    Bytes,
+    get16,
+    get32,
+    get64,
+    get_count,
+    get_float,
+    put16,
+    put32,
+    put64,
+    put_count,
+    put_float,
+)
 
 SPLIT, LEAF, TAG = 1, 2, 3
 WIDE, LEFT_TAGS, RIGHT_TAGS, BITMAP = 1, 2, 4, 8
@@ -31,73 +44,6 @@ BUCKET_STAMP = 4
 TWO_VALUED = 1
 LEAF_MARK = 0xFFFF
 """Stands where a feature would at a leaf inside a bucket."""
-Bytes = npt.NDArray[np.uint8]
-
-
-@kernel
-def put16(out: Bytes, at: int, v: int) -> int:
-    """Write a u16; returns the offset behind it."""
-    out[at] = v & 0xFF
-    out[at + 1] = (v >> 8) & 0xFF
-    return at + 2
-
-
-@kernel
-def put32(out: Bytes, at: int, v: int) -> int:
-    """Write a u32; returns the offset behind it."""
-    for i in range(4):
-        out[at + i] = (v >> (8 * i)) & 0xFF
-    return at + 4
-
-
-@kernel
-def put64(out: Bytes, at: int, v: int) -> int:
-    """Write an i64; returns the offset behind it."""
-    for i in range(8):
-        out[at + i] = (v >> (8 * i)) & 0xFF
-    return at + 8
-
-
-@kernel
-def put_float(out: Bytes, at: int, v: float) -> int:
-    """Write the bits of a float32; returns the offset behind it."""
-    return put32(out, at, np.int64(np.float32(v).view(np.uint32)))
-
-
-@kernel
-def put_count(out: Bytes, at: int, v: int, wide: bool) -> int:
-    """Write a count in two bytes, or four where it may be large."""
-    return put32(out, at, v) if wide else put16(out, at, v)
-
-
-@kernel
-def get16(data: Bytes, at: int) -> int:
-    """Read a u16."""
-    return np.int64(data[at]) | (np.int64(data[at + 1]) << 8)
-
-
-@kernel
-def get32(data: Bytes, at: int) -> int:
-    """Read a u32."""
-    return get16(data, at) | (get16(data, at + 2) << 16)
-
-
-@kernel
-def get64(data: Bytes, at: int) -> int:
-    """Read an i64."""
-    return get32(data, at) | (get32(data, at + 4) << 32)
-
-
-@kernel
-def get_float(data: Bytes, at: int) -> float:
-    """Read a float32."""
-    return np.uint32(get32(data, at)).view(np.float32)
-
-
-@kernel
-def get_count(data: Bytes, at: int, wide: bool) -> int:
-    """Read a count of two bytes, or four."""
-    return get32(data, at) if wide else get16(data, at)
 
 
 @kernel

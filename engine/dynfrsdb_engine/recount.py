@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from dynfrsdb_engine.collect import Ops, edit_list, gather_below
 from dynfrsdb_engine.hashing import ORDER, place, restore, step, thresholds
-from dynfrsdb_engine.kernel import kernel
+from dynfrsdb_engine.kernel import inlined, kernel
 from dynfrsdb_engine.rows import FIRST_FEATURE, Rows, intact
 from dynfrsdb_engine.search import Scratch, Stats, count_candidate, count_totals, interval, make_scratch, make_stats, value_range
 from dynfrsdb_engine.spec import Spec
@@ -262,7 +262,7 @@ def copy_candidate(source: Stats, i: int, c: int, target: Stats, j: int, d: int)
     target.counts[j, d] = source.counts[i, c]
 
 
-@kernel
+@inlined
 def reorder(spec: Spec, w: Working, rows: Rows, ops: Ops, a: int, b: int, row: int, below: Below, bench: Bench) -> None:
     """Walk the feature order again after a constancy began or ended, keeping every candidate that is still one."""
     stats, spare, scratch, sight = w.stats, bench.spare, bench.scratch, bench.foresight
@@ -277,11 +277,11 @@ def reorder(spec: Spec, w: Working, rows: Rows, ops: Ops, a: int, b: int, row: i
     while drawn < spec.features and m < spec.candidates:
         r = place(order_hash, drawn, spec.features)
         scratch.swaps[drawn] = r
-        f = scratch.shuffled[r]
+        f = np.int64(scratch.shuffled[r])
         scratch.shuffled[r] = scratch.shuffled[drawn]
         scratch.shuffled[drawn] = f
         drawn += 1
-        old = sight.place[f]
+        old = np.int64(sight.place[f])
         varies, value = True, np.float32(0.0)
         if old >= 0:
             varies, value = sight.moved[old] != CONSTANT_NOW, stats.cand[row, old].lo
@@ -312,7 +312,7 @@ def reorder(spec: Spec, w: Working, rows: Rows, ops: Ops, a: int, b: int, row: i
     head.m, head.skipped = m, skipped
 
 
-@kernel
+@inlined
 def recount_target(spec: Spec, w: Working, row: int, below: Below, sight: Foresight) -> None:
     """Bring the range of a regression node's targets up to date; n and sum are already."""
     totals = w.stats.totals[row]
@@ -322,7 +322,7 @@ def recount_target(spec: Spec, w: Working, row: int, below: Below, sight: Foresi
         totals[4], totals[5] = sight.target[1], sight.target[2]
 
 
-@kernel
+@inlined
 def recount(spec: Spec, w: Working, rows: Rows, ops: Ops, a: int, b: int, row: int, below: Below, bench: Bench) -> None:
     """Bring candidates and skipped constants of a split up to date with ops a..b; totals and n are already."""
     stats, sight = w.stats, bench.foresight

@@ -19,7 +19,7 @@ from dynfrsdb_engine.working import (
     locate,
 )
 
-FOUND = np.dtype([("path", "u8"), ("n", "i8"), ("tree", "i4"), ("point", "i4"), ("what", "i4")], align=True)
+FOUND = np.dtype([("path", "u8"), ("n", "i8"), ("tree", "i8"), ("point", "i8"), ("what", "i8")], align=True)
 FOUND_TAG, FOUND_MISSING, FOUND_LIST = 0, 1, 2
 
 
@@ -88,7 +88,7 @@ def scan_dirty_tags(w: Working, limit: int, found: npt.NDArray[np.void]) -> int:
 
 
 @kernel
-def expected_sizes(w: Working, trees: npt.NDArray[np.int32], paths: npt.NDArray[np.uint64], sizes: npt.NDArray[np.int64]) -> None:
+def expected_sizes(w: Working, trees: npt.NDArray[np.int64], paths: npt.NDArray[np.uint64], sizes: npt.NDArray[np.int64]) -> None:
     """How many samples each missing node must have, as its parent says; -1 if its parent is not in memory."""
     for i in range(trees.size):
         at, parent = locate(w, trees[i], paths[i], depth_of(paths[i]))

@@ -21,15 +21,15 @@ from dynfrsdb_engine.score import best_split
 from dynfrsdb_engine.spec import Spec
 
 HEAD = np.dtype(
-    [("n", "i8"), ("n_left", "i8"), ("m", "i4"), ("skipped", "i4"), ("best", "i4"), ("cut", "i4")],
+    [("n", "i8"), ("n_left", "i8"), ("m", "i8"), ("skipped", "i8"), ("best", "i8"), ("cut", "i8")],
     align=True,
 )
 """A node's size, left size, number of candidates and of skipped constants, best candidate and threshold."""
-CANDIDATE = np.dtype([("feature", "i4"), ("lo", "f4"), ("hi", "f4"), ("at_lo", "i8"), ("at_hi", "i8")], align=True)
+CANDIDATE = np.dtype([("feature", "i8"), ("lo", "f4"), ("hi", "f4"), ("at_lo", "i8"), ("at_hi", "i8")], align=True)
 """One feature that a node considers: its range and how many samples have exactly the least and the greatest value."""
 CONSTANT = np.dtype([("feature", "i4"), ("value", "f4")], align=True)
 """One feature that a node passed over because all its samples have this value."""
-KNOWN = np.dtype([("path", "u8"), ("depth", "i4"), ("job", "i4")], align=True)
+KNOWN = np.dtype([("path", "u8"), ("depth", "i8"), ("job", "i8")], align=True)
 
 
 class Stats(NamedTuple):
@@ -196,7 +196,7 @@ def search(
     while drawn < spec.features and m < spec.candidates:
         r = place(order_hash, drawn, spec.features)
         scratch.swaps[drawn] = r
-        f = scratch.shuffled[r]
+        f = np.int64(scratch.shuffled[r])
         scratch.shuffled[r] = scratch.shuffled[drawn]
         scratch.shuffled[drawn] = f
         drawn += 1

@@ -43,9 +43,9 @@ NODE = np.dtype(
         ("left_n", "i8"),
         ("right_n", "i8"),
         ("list_at", "i8"),
-        ("tree", "i4"),
-        ("parent", "i4"),
-        ("point", "i4"),
+        ("tree", "i8"),
+        ("parent", "i8"),
+        ("point", "i8"),
         ("kind", "i1"),
         ("dirty", "i1"),
         ("fresh", "i1"),
@@ -56,12 +56,12 @@ NODE = np.dtype(
 """What a node says of its children (stamps and sizes) is changed only once the child is in memory, so that a record that is brought from
 disk in the middle of a change can still be held against it. `list_at` is -1 while a long list is only on disk; `fresh` means that it is only in memory; `kind` 0 is a free line."""
 BUCKET = np.dtype(
-    [("path", "u8"), ("stamp", "i8"), ("tree", "i4"), ("parent", "i4"), ("point", "i4"), ("n", "i4"), ("kind", "i1"), ("dirty", "i1")],
+    [("path", "u8"), ("stamp", "i8"), ("tree", "i8"), ("parent", "i8"), ("point", "i8"), ("n", "i8"), ("kind", "i1"), ("dirty", "i1")],
     align=True,
 )
 ROOT = np.dtype([("stamp", "i8"), ("n", "i8"), ("tags", "i1")], align=True)
-CLEARED = np.dtype([("path", "u8"), ("tree", "i4")], align=True)
-EDIT = np.dtype([("path", "u8"), ("tree", "i4"), ("row", "i4"), ("slot", "u4"), ("sign", "i4")], align=True)
+CLEARED = np.dtype([("path", "u8"), ("tree", "i8")], align=True)
+EDIT = np.dtype([("path", "u8"), ("tree", "i8"), ("row", "i8"), ("slot", "u4"), ("sign", "i4")], align=True)
 
 LEAF_POINT, MISSING, TAGGED = -1, -2, -3
 NOBODY = -1
@@ -268,6 +268,6 @@ def locate(w: Working, tree: int, path: np.uint64, depth: int) -> tuple[int, int
         point = w.points[at]
         if point.feature < 0 or point.owner < 0:
             return -1, -1
-        parent = point.owner
-        at = point.child + np.int64((path >> np.uint64(level)) & np.uint64(1))
+        parent = np.int64(point.owner)
+        at = np.int64(point.child) + np.int64((path >> np.uint64(level)) & np.uint64(1))
     return at, parent

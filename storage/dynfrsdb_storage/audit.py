@@ -121,7 +121,8 @@ class _Audit:
     def _check_file(self) -> bool:
         """rows.bin is long enough, and holds only zeros behind its last slot."""
         path = self._snapshot.generation.directory / layout.ROWS_FILE
-        size, wanted = path.stat().st_size, self._slots * layout.slot_bytes(self._snapshot.generation.n_features)
+        wanted = self._slots * layout.slot_bytes(self._snapshot.generation.n_features)
+        size = path.stat().st_size if path.exists() else 0
         if size < wanted:
             self._problems.append(f"'{layout.ROWS_FILE}' has {size} bytes, {self._slots} slots take {wanted}")
             return False

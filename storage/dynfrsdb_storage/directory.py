@@ -51,7 +51,6 @@ def read_current(store: Path) -> str:
 
 def open_current(store: Path, writable: bool) -> tuple[Generation, Mark]:
     """Open the live generation, holding its lease."""
-    read_current(store)
     refuse_network(store)
     current = str(store / layout.CURRENT_FILE)
     for _ in range(_ATTEMPTS):

@@ -122,6 +122,28 @@ class Snapshot:
                 return
             after, inclusive = batch[-1][0], False
 
+    def at_or_before(self, database: str, key: bytes) -> tuple[bytes, bytes] | None:
+        """The last (key, payload) whose key is not behind `key`, or None."""
+        self._check_process()
+        with self._lock:
+            try:
+                with self._live().cursor(db=self.generation.databases[database]) as cursor:
+                    there = cursor.set_range(key)
+                    if not there:
+                        there = cursor.last()
+                    elif cursor.key() != key:
+                        there = cursor.prev()
+                    found = (bytes(cursor.key()), bytes(cursor.value())) if there else None
+            except lmdb.Error as error:
+                raise translate(error, self.generation.store) from error
+        if found is None:
+            return None
+        payload = records.unpack(database, *found)
+        if payload is None:
+            raise self._bad(database, found[0])
+        self._loads[database] += 1
+        return found[0], payload
+
     def count(self, database: str) -> int:
         """How many records a database has; does not look at them."""
         self._check_process()

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any
 
 from dynfrsdb_storage import layout
-from dynfrsdb_storage.directory import current_mark, open_current
+from dynfrsdb_storage.directory import current_mark, open_current, read_current
 from dynfrsdb_storage.errors import ClosedStore, CorruptStore, Error, ReadOnly
 from dynfrsdb_storage.generation import Generation
 from dynfrsdb_storage.locks import read_holder
@@ -137,18 +137,24 @@ class Store:
         return f"Store.open({str(self.path)!r}, writable={self.writable})"
 
     def _open(self) -> None:
-        acknowledged = read_holder(self.path).acknowledged if (self.path / layout.LOCK_FILE).exists() else None
-        generation, self._mark = open_current(self.path, self.writable)
-        before, self._generation = self._generation, generation
+        read_current(self.path)
+        acknowledged = read_holder(self.path).acknowledged
+        generation, mark = open_current(self.path, self.writable)
+        try:
+            self._refuse_damaged(generation, acknowledged)
+        except BaseException:
+            generation.release()
+            raise
+        before, self._generation, self._mark = self._generation, generation, mark
         if before is not None:
             before.release()
-        if acknowledged is None:
-            acknowledged = read_holder(self.path).acknowledged
+
+    def _refuse_damaged(self, generation: Generation, acknowledged: int) -> None:
+        """Raise if the store is older than what was acknowledged when we began to open it, or rows.bin is cut short."""
         with Snapshot(generation, self.loads) as snapshot:
             if snapshot.commit < acknowledged:
-                self._generation = None
-                generation.release()
                 raise rolled_back(str(self.path), snapshot.commit, acknowledged)
+            _ = snapshot.rows
 
     def _alive(self) -> Generation:
         if self._generation is None:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dynfrsdb_engine.forest import Forest, Samples
-from dynfrsdb_engine.grow import Growth
+from dynfrsdb_engine.grow import Growth, Job, grow_jobs
 from dynfrsdb_engine.rows import Rows
 from dynfrsdb_engine.spec import Spec, make_spec
 from tests import naive
@@ -188,6 +188,7 @@ class ShelvedForest:
         digests = []
         for tree in range(self.settings.n_trees):
             slots = sorted(slot for slot, sample in self.live.values() if tree in naive.occupancy(self.settings, sample.id))
-            fresh.plant(tree, np.array(slots, np.uint32))
+            job = Job(tree, 1, 0, np.array(slots, np.uint32))
+            fresh.plant(tree, grow_jobs(self.spec, self.table.rows, [job]))
             digests.append(hashlib.sha256(fresh.tree_bytes(tree)).digest())
         return digests

@@ -1,0 +1,96 @@
+"""Create a store, or open one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dynfrsdb import inputs
+from dynfrsdb.build import Progress, Training, build
+from dynfrsdb.database import Database
+from dynfrsdb.errors import InvalidInput
+from dynfrsdb.secrets import Secrets
+from dynfrsdb.settings import BUCKET, Settings
+from dynfrsdb.transaction import MAX_SAMPLES, TARGET_SUM_LIMIT
+
+
+def create(
+    path: Path | str,
+    X: Any = None,
+    y: Any = None,
+    *,
+    ids: Any = None,
+    subjects: Any = None,
+    task: str = "classification",
+    n_features: int | None = None,
+    feature_names: Sequence[str] | None = None,
+    classes: Sequence[Any] | None = None,
+    target_offset: float = 0.0,
+    target_step: float | None = None,
+    n_estimators: int = 100,
+    q: float = 0.1,
+    max_depth: int = 20,
+    n_thresholds: int = 20,
+    max_features: int | float | str | None = None,
+    min_samples_split: int = 10,
+    criterion: str | None = None,
+    seed: int | str | bytes | None = None,
+    progress: Progress | None = None,
+    _bucket: int = BUCKET,
+) -> Database:
+    """Create a store at `path`, with samples or empty, and open it for writing.
+
+    `progress(stage, done, total)` is called as rows are written and trees are grown. Interrupting leaves nothing behind.
+    """
+    if (X is None) != (y is None):
+        raise InvalidInput("X and y belong together; pass both or none")
+    settings = Settings.make(
+        X=X,
+        y=y,
+        task=task,
+        n_features=n_features,
+        feature_names=feature_names,
+        classes=classes,
+        target_offset=target_offset,
+        target_step=target_step,
+        n_estimators=n_estimators,
+        q=q,
+        max_depth=max_depth,
+        n_thresholds=n_thresholds,
+        max_features=max_features,
+        min_samples_split=min_samples_split,
+        criterion=criterion,
+        seed=seed,
+        bucket=_bucket,
+    )
+    build(path, settings, _training(settings, X, y, ids, subjects), progress)
+    return Database(path, mode="w")
+
+
+def _training(settings: Settings, X: Any, y: Any, ids: Any, subjects: Any) -> Training:
+    """The samples, checked and in the order of their ids."""
+    if X is None:
+        if ids is not None or subjects is not None:
+            raise InvalidInput("ids= and subjects= name samples; pass X and y too")
+        empty = np.empty((0, settings.n_features), np.float32)
+        return Training(np.empty(0, np.uint64), empty, np.empty(0, np.int64), [])
+    rows = inputs.features(X, settings.n_features, settings.feature_names)
+    targets = inputs.targets(y, len(rows), settings)
+    numbers = np.arange(len(rows), dtype=np.uint64) if ids is None else inputs.ids(ids, len(rows))
+    names = inputs.subjects(subjects, len(rows))
+    if len(rows) > MAX_SAMPLES:
+        raise InvalidInput(f"a store holds at most {MAX_SAMPLES} samples")
+    if not settings.classes and np.abs(targets).astype(np.float64).sum() >= TARGET_SUM_LIMIT:
+        raise InvalidInput("the targets of all samples together are too large for exact sums; use a larger target_step")
+    order = np.argsort(numbers, kind="stable")
+    secrets = Secrets(settings)
+    hashes = [secrets.subject(names[i]) if names[i] else b"" for i in order.tolist()] if names else []
+    return Training(numbers[order], np.ascontiguousarray(rows[order]), targets[order], hashes)
+
+
+def open(path: Path | str, mode: str = "r", *, settle: str | None = "auto") -> Database:
+    """Open a store: "r" reads, "w" may begin transactions. `settle=None` leaves tagged nodes to queries and to `settle`."""
+    return Database(path, mode, settle)

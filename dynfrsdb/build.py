@@ -1,0 +1,135 @@
+"""Bulk build: a whole forest from arrays, into a store that appears at once or not at all.
+
+Rows go to slots in the order of their ids, so that the same samples always give the same files. Trees are grown one after the other,
+several at a time in threads, and written in key order. Nothing is durable before everything is; interrupting leaves nothing that looks
+like a store.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dynfrsdb.receipt import now
+from dynfrsdb.secrets import Secrets
+from dynfrsdb.settings import Settings
+from dynfrsdb.shelf import growth_pairs
+from dynfrsdb.view import spec_of
+from dynfrsdb_engine.grow import Growth, Job, grow_jobs
+from dynfrsdb_engine.hashing import spread
+from dynfrsdb_engine.rows import Rows
+from dynfrsdb_engine.spec import Spec
+from dynfrsdb_storage import Builder, create, layout
+
+Progress = Callable[[str, int, int], None]
+ROWS_AT_ONCE = 65_536
+
+
+class Training(NamedTuple):
+    """Samples to build from, checked, in the order of their ids."""
+
+    ids: npt.NDArray[np.uint64]
+    X: npt.NDArray[np.float32]
+    y: npt.NDArray[np.int64]
+    subjects: list[bytes]
+
+
+def threads() -> int:
+    """How many threads grow trees: DYNFRSDB_THREADS, or as many as there are cores to run on."""
+    return max(1, int(os.environ.get("DYNFRSDB_THREADS", "0")) or len(os.sched_getaffinity(0)))
+
+
+def build(path: Any, settings: Settings, training: Training, progress: Progress | None) -> None:
+    """Create the store."""
+    report = progress or (lambda stage, done, total: None)
+    state = {
+        "samples": training.ids.size,
+        "next_id": int(training.ids[-1]) + 1 if training.ids.size else 0,
+        "targets": 0 if settings.n_classes else int(np.abs(training.y).sum()),
+        "tags": 0,
+        "settled": 0,
+    }
+    create(path, settings.record(), state, lambda builder: _fill(builder, settings, training, report))
+
+
+def _fill(builder: Builder, settings: Settings, training: Training, report: Progress) -> None:
+    _write_samples(builder, training, report)
+    secrets = Secrets(settings)
+    digest = secrets.samples(training.ids, training.y, training.X).to_bytes(16, "little")
+    builder.state["digest"] = digest
+    starts, members = occupants(spec := spec_of(settings), training.ids)
+    rows = Rows(builder.rows.words, builder.rows.floats, builder.rows.multipliers)
+    jobs = (Job(tree, 1, 0, members[starts[tree] : starts[tree + 1]].astype(np.uint32)) for tree in range(spec.trees))
+    for done, growth in enumerate(grown(spec, rows, jobs), 1):
+        nodes, buckets = growth_pairs(growth)
+        builder.put_sorted("nodes", nodes)
+        builder.put_sorted("buckets", buckets)
+        report("trees", done, spec.trees)
+    trees = np.arange(spec.trees)
+    builder.set_roots(trees, np.zeros(spec.trees, np.uint64), np.diff(starts).astype(np.uint32), np.zeros(spec.trees, np.uint8))
+    builder.append_ledger(
+        {
+            "time": now(),
+            "kind": "create",
+            "added": training.ids.size,
+            "removed": 0,
+            "samples": training.ids.size,
+            "trees": spec.trees,
+            "nodes": 0,
+            "tagged": 0,
+            "digest_before": bytes(16),
+            "digest_after": digest,
+            "removed_ids": [],
+            "subjects": [],
+            "request": None,
+        }
+    )
+
+
+def _write_samples(builder: Builder, training: Training, report: Progress) -> None:
+    """Rows, and the index from ids and subjects."""
+    total = training.ids.size
+    for start in range(0, total, ROWS_AT_ONCE):
+        part = slice(start, min(start + ROWS_AT_ONCE, total))
+        slots = np.arange(part.start, part.stop, dtype=np.uint32)
+        builder.write_rows(slots, training.ids[part], training.y[part], training.X[part])
+        report("rows", part.stop, total)
+    subjects: Iterable[bytes] = training.subjects or (b"" for _ in range(total))
+    entries = zip(layout.id_keys(training.ids), range(total), subjects, strict=True)
+    builder.put_sorted("samples", ((key, slot.to_bytes(4, "little") + subject) for key, slot, subject in entries))
+    if training.subjects:
+        keys = sorted(
+            layout.subject_key(subject, id)
+            for id, subject in zip(training.ids.tolist(), training.subjects, strict=True)
+            if subject
+        )
+        builder.put_sorted("subjects", ((key, b"") for key in keys))
+
+
+def occupants(spec: Spec, ids: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+    """Which of `ids` live in which tree: tree t holds `members[starts[t] : starts[t + 1]]`."""
+    starts = np.empty(spec.trees + 1, np.int64)
+    members = np.empty(ids.size * spec.occupancy, np.int32)
+    spread(spec.occupancy_key, ids, spec.occupancy, starts, members)
+    return starts, members
+
+
+def grown(spec: Spec, rows: Rows, jobs: Iterator[Job]) -> Iterator[Growth]:
+    """Grow whole trees in threads, in order, never more than a few ahead."""
+    count = threads()
+    with ThreadPoolExecutor(count) as pool:
+        ahead: deque[Future[Growth]] = deque(pool.submit(grow_jobs, spec, rows, [job]) for job in islice(jobs, 2 * count))
+        try:
+            while ahead:
+                yield ahead.popleft().result()
+                ahead.extend(pool.submit(grow_jobs, spec, rows, [job]) for job in islice(jobs, 1))
+        finally:
+            for waiting in ahead:
+                waiting.cancel()

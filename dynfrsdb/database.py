@@ -1,0 +1,279 @@
+"""The handle: what `create` and `open` give.
+
+Reading calls see the newest commit. The handle keeps one working set; a call begins with a cheap look at whether anything was
+committed, and only what changed is read again. While a transaction of the same handle is ahead of the store, reading calls
+use a second working set, so they see the last commit and never half a change.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dynfrsdb import inputs
+from dynfrsdb.audit import CheckReport, VerifyReport, check, digest, verify
+from dynfrsdb.build import Progress
+from dynfrsdb.errors import InvalidInput, TransactionMisuse
+from dynfrsdb.receipt import Plan, Receipt, receipt_of
+from dynfrsdb.secrets import Secrets
+from dynfrsdb.settings import Settings
+from dynfrsdb.settle import Settler, settle
+from dynfrsdb.snapshot import Sample, Snapshot
+from dynfrsdb.transaction import Transaction
+from dynfrsdb.view import View, spec_of
+from dynfrsdb_storage import Store, WriteSession
+from dynfrsdb_storage.records import unframe
+
+SMALL = 512
+"""Tags with at most this many samples are grown before the commit that made them."""
+Answer = Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float64]]
+
+
+class Database:
+    """An open store; a context manager. May be used by several threads."""
+
+    def __init__(self, path: Path | str, mode: str = "r", settle: str | None = "auto") -> None:
+        if mode not in ("r", "w"):
+            raise InvalidInput(f"mode={mode!r} is not known; pass 'r' to read or 'w' to write")
+        if settle not in ("auto", None):
+            raise InvalidInput(f"settle={settle!r} is not known; pass 'auto' or None")
+        self.mode, self._settle = mode, settle
+        self._store = Store.open(path, writable=mode == "w")
+        with self._store.snapshot() as snapshot:
+            self._settings = Settings.from_record(snapshot.settings)
+        self._spec = spec_of(self._settings)
+        self._secrets = Secrets(self._settings)
+        self._view = View(self._store, self._spec, changeable=mode == "w")
+        self._reader: View | None = None
+        self._view_lock = threading.RLock()
+        self._writing = threading.Lock()
+        self._writer: tuple[int, Transaction] | None = None
+        self._settler = Settler(self) if mode == "w" and settle == "auto" else None
+
+    @property
+    def path(self) -> Path:
+        """Where the store is."""
+        return self._store.path
+
+    # Changing
+
+    def transaction(self, request_id: str | bytes | None = None, timeout: float = 30) -> Transaction:
+        """A transaction, to be used in a `with` block; waits up to `timeout` seconds for other writers."""
+        return Transaction(self, request_id, timeout, "transaction")
+
+    def add(
+        self,
+        X: Any,
+        y: Any,
+        ids: Any = None,
+        subjects: Any = None,
+        *,
+        request_id: str | bytes | None = None,
+        timeout: float = 30,
+        dry_run: bool = False,
+    ) -> Receipt | Plan:
+        """Add samples in a transaction of their own; the receipt's `ids` are theirs."""
+        return self._once(lambda txn: txn.add(X, y, ids, subjects), request_id, timeout, dry_run)
+
+    def remove(
+        self, ids: Any, *, request_id: str | bytes | None = None, timeout: float = 30, dry_run: bool = False
+    ) -> Receipt | Plan:
+        """Remove samples by id in a transaction of their own."""
+        return self._once(lambda txn: txn.remove(ids), request_id, timeout, dry_run)
+
+    def forget(
+        self, subject: Any, *, request_id: str | bytes | None = None, timeout: float = 30, dry_run: bool = False
+    ) -> Receipt | Plan:
+        """Remove all samples of one subject in a transaction of their own."""
+        return self._once(lambda txn: txn.forget(subject), request_id, timeout, dry_run)
+
+    def _once(self, act: Callable[[Transaction], Any], request_id: Any, timeout: float, dry_run: bool) -> Receipt | Plan | Any:
+        transaction = self.transaction(request_id, timeout)
+        if not dry_run:
+            with transaction:
+                act(transaction)
+            return transaction.receipt
+        try:
+            with transaction:
+                act(transaction)
+                raise _Planned(transaction._plan())
+        except _Planned as planned:
+            return planned.plan
+
+    def settle(self, limit: int | None = None, *, timeout: float = 30, progress: Progress | None = None) -> int:
+        """Grow tagged nodes and write them, in small transactions; returns how many. Changes no answer.
+
+        `limit` stops after about that many samples below tags.
+        """
+        return settle(self, limit, timeout, progress)
+
+    # Asking
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """The class, or the value, for each row of X."""
+        return self._decide(self._answer, X)
+
+    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
+        """The class frequencies for each row of X, one column per class."""
+        return self._proba(self._answer, X)
+
+    @contextmanager
+    def snapshot(self, max_snapshot_age: float = 60.0) -> Iterator[Snapshot]:
+        """The newest commit, fixed while the block lasts, but no longer than `max_snapshot_age` seconds."""
+        with self._store.snapshot() as snapshot:
+            yield Snapshot(self, snapshot, time.monotonic() + max_snapshot_age)
+
+    def sample(self, id: int) -> Sample:
+        """One sample with its values."""
+        with self.snapshot() as snapshot:
+            return snapshot.sample(id)
+
+    def __contains__(self, id: object) -> bool:
+        with self.snapshot() as snapshot:
+            return id in snapshot
+
+    def __len__(self) -> int:
+        with self._store.snapshot() as snapshot:
+            return int(snapshot.state["samples"])
+
+    @property
+    def classes(self) -> tuple[Any, ...]:
+        """The classes, in the order of the columns of `predict_proba`."""
+        return self._settings.classes
+
+    # Looking inside
+
+    def info(self) -> dict[str, Any]:
+        """Sizes, counts, settings and readers."""
+        settings = self._settings.record()
+        del settings["seed"]
+        with self._store.snapshot() as snapshot:
+            state = snapshot.state
+            counts = {name: snapshot.count(name) for name in ("nodes", "buckets", "subjects")}
+        return {
+            **self._store.info(),
+            "task": self._settings.task,
+            "samples": state["samples"],
+            "samples_with_subject": counts["subjects"],
+            "trees": self._settings.n_trees,
+            "nodes": counts["nodes"],
+            "buckets": counts["buckets"],
+            "tags": state["tags"],
+            "changes": state["sequence"],
+            "sample_digest": state["digest"].hex(),
+            "ledger_head": state["head"].hex(),
+            "taken_from_data": settings.pop("from_data"),
+            "settings": settings,
+        }
+
+    def ledger(self) -> list[Receipt]:
+        """All changes, oldest first."""
+        with self._store.snapshot() as snapshot:
+            return [receipt_of(unframe(payload)) for _, payload in snapshot.scan("ledger")]
+
+    def digest(self) -> str:
+        """The hash of the settled forest: equal digests, equal forests."""
+        with self._store.snapshot() as snapshot:
+            return digest(self._store, snapshot, self._settings)
+
+    def check(self, progress: Progress | None = None) -> CheckReport:
+        """Look at everything and recount everything; the report is true if all is well and lists what is not."""
+        with self._store.snapshot() as snapshot:
+            return check(snapshot, self._settings, progress)
+
+    def verify(self, trees: int | None = None, progress: Progress | None = None) -> VerifyReport:
+        """Grow trees again from the live samples and compare digests; `trees` takes a random few."""
+        with self._store.snapshot() as snapshot:
+            return verify(self._store, snapshot, self._settings, trees, progress)
+
+    def refresh(self) -> int:
+        """Move to the newest commit now; returns its number."""
+        with self._view_lock, self._store.snapshot() as snapshot:
+            if not self._view.changing:
+                with self._view.at(snapshot):
+                    pass
+            return snapshot.commit
+
+    def close(self) -> None:
+        """Close the handle."""
+        if self._settler is not None:
+            self._settler.stop()
+        self._store.close()
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Database, (str(self.path), self.mode, self._settle)
+
+    def __repr__(self) -> str:
+        return f"dynfrsdb.open({str(self.path)!r}, mode={self.mode!r})"
+
+    # For transactions, snapshots and settling
+
+    def _answer(self, rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+        with self._view_lock, self._store.snapshot() as snapshot:
+            view = self._view
+            if view.changing:
+                if self._reader is None:
+                    self._reader = View(self._store, self._spec, changeable=False)
+                view = self._reader
+            with view.at(snapshot):
+                return view.predict(rows)
+
+    def _rows(self, X: Any) -> npt.NDArray[np.float32]:
+        return inputs.features(X, self._settings.n_features, self._settings.feature_names)
+
+    def _proba(self, answer: Answer, X: Any) -> npt.NDArray[np.float64]:
+        if not self._settings.classes:
+            raise InvalidInput("this is a regression; use predict")
+        return answer(self._rows(X))
+
+    def _decide(self, answer: Answer, X: Any) -> npt.NDArray[Any]:
+        means = answer(self._rows(X))
+        if not self._settings.classes:
+            return means[:, 0]
+        labels: npt.NDArray[Any] = np.array(self._settings.classes)
+        return labels[means.argmax(axis=1)]
+
+    def _begin(self, transaction: Transaction) -> None:
+        mine = threading.get_ident()
+        if self._writer is not None and self._writer[0] == mine:
+            raise TransactionMisuse("this handle has a transaction open already; finish it first")
+        if not self._writing.acquire(timeout=max(0.0, transaction._timeout)):
+            raise TransactionMisuse(
+                f"another thread has a transaction open on this handle (waited {transaction._timeout} s); try again or pass timeout="
+            )
+        self._writer = (mine, transaction)
+
+    def _end(self, transaction: Transaction) -> None:
+        if self._writer is not None and self._writer[1] is transaction:
+            self._writer = None
+            self._writing.release()
+            if self._settler is not None:
+                self._settler.wake()
+
+    def _settle_small(self, session: WriteSession) -> None:
+        """Grow the small tags of the open transaction, so that readers never meet them."""
+        if self._settle == "auto":
+            with self._view.within(session.snapshot) as forest:
+                forest.grow_tags(forest.dirty_tags(SMALL))
+
+
+class _Planned(Exception):
+    """Carries a plan out of a transaction that must not commit."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__()
+        self.plan = plan

@@ -1,0 +1,59 @@
+"""Keyed hashes: how the store knows people without knowing their names.
+
+    subject    16 bytes under which a subject's samples are found; its text is not stored
+    id         16 bytes that stand for a removed id in the ledger
+    samples    the sample set as one number: the sum of a keyed hash of every live row, modulo 2^128. Adding and removing
+               samples adds and subtracts, so the digest before and after a change costs nothing but the change.
+    request    16 bytes that stand for a request id, and for what the request asked for
+
+All keys come from the store's seed, which is never printed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import blake2b
+
+import numpy as np
+import numpy.typing as npt
+
+from dynfrsdb.settings import Settings
+
+HASH_BYTES = 16
+MODULUS = 1 << 128
+
+
+class Secrets:
+    """The keyed hashes of one store."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._keys = {purpose: settings.secret(purpose) for purpose in (b"subject", b"id", b"samples", b"request")}
+
+    def _hash(self, purpose: bytes, data: bytes) -> bytes:
+        return blake2b(data, key=self._keys[purpose], digest_size=HASH_BYTES).digest()
+
+    def subject(self, subject: bytes) -> bytes:
+        """The hash under which a subject's samples are kept."""
+        return self._hash(b"subject", subject)
+
+    def id(self, sample: int) -> bytes:
+        """What stands for an id in the ledger."""
+        return self._hash(b"id", sample.to_bytes(8, "little"))
+
+    def request(self, data: bytes) -> bytes:
+        """What stands for a request id, or for the operations of a request."""
+        return self._hash(b"request", data)
+
+    def samples(self, ids: npt.NDArray[np.uint64], y: npt.NDArray[np.int64], X: npt.NDArray[np.float32]) -> int:
+        """The part of the sample-set digest that these samples contribute."""
+        key = self._keys[b"samples"]
+        rows = np.empty((ids.size, 16 + 4 * X.shape[1]), np.uint8)
+        rows[:, :8] = ids.astype("<u8").reshape(-1, 1).view(np.uint8)
+        rows[:, 8:16] = y.astype("<i8").reshape(-1, 1).view(np.uint8)
+        rows[:, 16:] = np.ascontiguousarray(X, "<f4").view(np.uint8).reshape(ids.size, -1)
+        return total(blake2b(row, key=key, digest_size=HASH_BYTES).digest() for row in rows) if ids.size else 0
+
+
+def total(hashes: Iterable[bytes]) -> int:
+    """The sum of hashes, as a sample-set digest."""
+    return sum(int.from_bytes(value, "little") for value in hashes) % MODULUS

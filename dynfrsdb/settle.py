@@ -1,0 +1,122 @@
+"""Settling: grow what was left void, and write it.
+
+It changes no answer, because a forest is a function of its samples; it only moves work from queries to quiet moments. Tags are grown
+largest first, a few thousand samples to a commit, so that no other writer waits long.
+
+A handle with `settle="auto"` does it by itself: a thread waits until transactions pause and then settles step by step, giving way to
+whoever wants to write.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from dynfrsdb.build import Progress
+from dynfrsdb.errors import Error
+from dynfrsdb.transaction import write_forest
+from dynfrsdb_storage import WriteSession
+
+if TYPE_CHECKING:
+    from dynfrsdb.database import Database
+
+STEP = 20_000
+"""Samples below tags that one commit of `settle` grows."""
+QUIET = 0.05
+"""Seconds without a transaction before the thread begins."""
+BACKGROUND_STEP = 4_000
+
+
+def settle(db: Database, limit: int | None, timeout: float, progress: Progress | None) -> int:
+    """Grow tags and write them until none is left, or about `limit` samples were looked at; returns how many tags."""
+    grown = samples = 0
+    while limit is None or samples < limit:
+        step = STEP if limit is None else min(STEP, limit - samples)
+        with db._store.write(timeout, "settle") as session:
+            tags, size, left = _step(db, session, step)
+        grown, samples = grown + tags, samples + size
+        if progress is not None:
+            progress("tags", grown, grown + left)
+        if not left:
+            break
+    return grown
+
+
+def _step(db: Database, session: WriteSession, samples: int) -> tuple[int, int, int]:
+    """One commit's worth: returns (tags grown, samples below them, tags left)."""
+    with db._view_lock:
+        try:
+            with db._view.within(session.snapshot) as forest:
+                found = forest.tags()
+                chosen = _first(found, samples)
+                forest.grow_tags(chosen)
+            write_forest(db, session)
+            if found.size:
+                session.state["settled"] += 1
+                session.commit()
+            db._view.committed(session.snapshot)
+        except BaseException:
+            db._view.roll_back(session.snapshot)
+            raise
+    return chosen.size, int(chosen["n"].sum()), found.size - chosen.size
+
+
+def _first(found: npt.NDArray[np.void], samples: int) -> npt.NDArray[np.void]:
+    """The first tags that together reach `samples`, at least one."""
+    enough = int(np.searchsorted(np.cumsum(found["n"]), samples)) + 1
+    return found[:enough]
+
+
+class Settler:
+    """The thread of one handle that settles when nobody writes. Started by the first transaction."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._pid = os.getpid()
+        self._wake, self._stopped = threading.Event(), threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def wake(self) -> None:
+        """Note that a transaction has ended: there may be something to settle soon."""
+        if self._thread is None and self._pid == os.getpid():
+            self._thread = threading.Thread(target=self._run, name="dynfrsdb-settle", daemon=True)
+            self._thread.start()
+        self._wake.set()
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stopped.set()
+        self._wake.set()
+        if self._thread is not None and self._pid == os.getpid():
+            self._thread.join()
+            self._thread = None
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            self._wake.wait()
+            self._wake.clear()
+            if self._stopped.wait(QUIET):
+                return
+            if not self._wake.is_set():
+                self._settle_a_little()
+
+    def _settle_a_little(self) -> None:
+        db = self._db
+        if not db._writing.acquire(blocking=False):
+            return
+        try:
+            with db._store.snapshot() as snapshot:
+                if not snapshot.state["tags"]:
+                    return
+            with db._store.write(0.0, "settle") as session:
+                _, _, left = _step(db, session, BACKGROUND_STEP)
+            if left:
+                self._wake.set()
+        except Error:
+            pass  # somebody else is writing, or the disk is full: the next transaction wakes us again
+        finally:
+            db._writing.release()

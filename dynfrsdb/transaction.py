@@ -1,0 +1,391 @@
+"""Transactions: samples come and go together, or not at all.
+
+    with db.transaction() as txn:
+        txn.remove([17, 18])
+        txn.add(X, y)
+    txn.receipt
+
+A transaction holds the writer lock. Its calls check their input against the store and note what is wanted; the forest is changed when
+somebody looks (`txn.predict`) or at the end, all samples in one walk. Then everything becomes durable in one commit: rows, trees,
+index, counters and the ledger entry.
+
+What the forest becomes depends only on which samples live in the end. So a sample that is added and removed again in one transaction
+leaves no trace but its numbers in the ledger, and replacing a sample is removing and adding its id.
+
+    wanted          in the store       becomes
+    remove 5        5 in slot 9        slot 9 goes, 9 to `pending`
+    add 5           -                  5 in a reserved slot
+    remove 5 again  (not yet)          the new row goes as well
+
+If the process dies anywhere before the LMDB commit, nothing happened: rows written into reserved slots are zeroed by the next session.
+An exception inside the block rolls back: rows are zeroed, and the working set lets go of everything it changed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dynfrsdb import inputs, request
+from dynfrsdb.errors import InvalidInput, RequestConflict, SampleExists, SampleNotFound, TransactionMisuse
+from dynfrsdb.receipt import Plan, Receipt, now, receipt_of
+from dynfrsdb.secrets import MODULUS
+from dynfrsdb.shelf import clear, edit_lists, growth_pairs
+from dynfrsdb.view import in_words, rows_of
+from dynfrsdb_engine.forest import BadRow, Effect, Samples
+from dynfrsdb_engine.rows import gather_rows
+from dynfrsdb_storage import WriteSession, layout
+
+if TYPE_CHECKING:
+    from dynfrsdb.database import Database
+
+TARGET_SUM_LIMIT = 1 << 62
+"""The absolute fixed-point targets of all live samples together must stay below this, so that no sum in a node overflows."""
+MAX_SAMPLES = 3_037_000_499
+"""The square of a node's size must fit 63 bits."""
+
+
+@dataclass
+class Live:
+    """A sample that lives, as this transaction sees it: where, whose, and whether it was written by this transaction."""
+
+    slot: int
+    subject: bytes
+    new: bool
+
+
+@dataclass
+class Wanted:
+    """Slots of samples that must come or go before the forest can be looked at."""
+
+    gone: dict[int, None] = field(default_factory=dict)
+    come: dict[int, None] = field(default_factory=dict)
+
+
+class Transaction:
+    """One open transaction; made by `Database.transaction`."""
+
+    def __init__(self, db: Database, request_id: Any, timeout: float, purpose: str) -> None:
+        self._db = db
+        self._timeout, self._purpose = timeout, purpose
+        self._request = None if request_id is None else request.request_bytes(request_id)
+        self._session: WriteSession | None = None
+        self._known: request.Known | None = None
+        self._asked = request.Asked()
+        self._assigned: list[list[int]] = []
+        self._changed: dict[int, Live | None] = {}
+        self._wanted = Wanted()
+        self._added = self._removed = 0
+        self._removed_hashes: list[bytes] = []
+        self._subjects: list[bytes] = []
+        self._ids: list[int] = []
+        self._effect = Effect(0, 0, 0)
+        self.receipt: Receipt | None = None
+
+    @property
+    def replayed(self) -> bool:
+        """Whether this request was carried out before; then calls are only compared with the first time."""
+        return self._known is not None
+
+    def __enter__(self) -> Transaction:
+        self._db._begin(self)
+        try:
+            session = self._db._store.write(self._timeout, self._purpose)
+            self._session = session.__enter__()
+            if self._request is not None:
+                self._request_key = self._db._secrets.request(self._request)
+                self._known = request.find(session.snapshot, self._request_key)
+            self._before = int.from_bytes(session.state["digest"], "little")
+            self._samples_digest = self._before
+        except BaseException:
+            self._leave(None, None, None)
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            if kind is None:
+                self._finish()
+        except BaseException as failure:
+            self._roll_back()
+            self._leave(type(failure), failure, failure.__traceback__)
+            raise
+        else:
+            if kind is not None:
+                self._roll_back()
+            self._leave(kind, error, trace)
+
+    def add(self, X: Any, y: Any, ids: Any = None, subjects: Any = None) -> npt.NDArray[np.uint64]:
+        """Add samples; returns their ids, assigned in sequence if none are given."""
+        session, settings = self._open(), self._db._settings
+        rows = inputs.features(X, settings.n_features, settings.feature_names)
+        targets = inputs.targets(y, len(rows), settings)
+        names = inputs.subjects(subjects, len(rows))
+        given = None if ids is None else inputs.ids(ids, len(rows))
+        self._asked.note("add", rows, targets, names, given)
+        if self._known is not None:
+            return self._replay_ids(len(rows)) if given is None else given
+        chosen = self._assign(len(rows)) if given is None else given
+        self._refuse_living(chosen)
+        self._refuse_too_much(targets)
+        if not len(rows):
+            return chosen
+        hashes = [self._db._secrets.subject(name) if name else b"" for name in names] if names else [b""] * len(rows)
+        slots = session.reserve(len(rows))
+        session.write_rows(slots, chosen, targets, rows)
+        for id, slot, subject in zip(chosen.tolist(), slots.tolist(), hashes, strict=True):
+            self._changed[id] = Live(slot, subject, new=True)
+            self._wanted.come[slot] = None
+        self._added += len(rows)
+        self._ids.extend(chosen.tolist())
+        session.state["next_id"] = max(session.state["next_id"], int(chosen.max()) + 1)
+        self._samples_digest = (self._samples_digest + self._db._secrets.samples(chosen, targets, rows)) % MODULUS
+        self._count(len(rows), int(np.abs(targets).sum()))
+        return chosen
+
+    def remove(self, ids: Any) -> int:
+        """Remove samples by id; returns how many. An unknown id raises SampleNotFound and changes nothing."""
+        self._open()
+        numbers = inputs.ids(ids)
+        self._asked.note("remove", numbers)
+        if self._known is not None:
+            return len(numbers)
+        found = self._find(numbers.tolist())
+        for id, live in found.items():
+            if live is None:
+                raise SampleNotFound(f"sample {id} is not in '{self._db.path}'")
+        self._take_away({id: live for id, live in found.items() if live is not None})
+        return len(numbers)
+
+    def forget(self, subject: Any) -> int:
+        """Remove all samples of one subject; returns how many. A subject without samples raises SampleNotFound."""
+        session = self._open()
+        name = inputs.one_subject(subject)
+        self._asked.note("forget", name)
+        if self._known is not None:
+            return 0
+        hashed = self._db._secrets.subject(name)
+        first, last = layout.subject_range(hashed)
+        stored = [layout.parse_subject_key(key)[1] for key, _ in session.snapshot.scan("subjects", first, last)]
+        own = [id for id, live in self._changed.items() if live is not None and live.subject == hashed]
+        candidates = self._find(sorted({*stored, *own}))
+        mine = {id: live for id, live in candidates.items() if live is not None and live.subject == hashed}
+        if not mine:
+            raise SampleNotFound(f"no sample of this subject is in '{self._db.path}'")
+        self._take_away(mine)
+        self._subjects.append(hashed)
+        return len(mine)
+
+    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
+        """Class frequencies as they would be after a commit."""
+        return self._db._proba(self._answer, X)
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """Predictions as they would be after a commit."""
+        return self._db._decide(self._answer, X)
+
+    def _answer(self, rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+        session = self._open()
+        with self._db._view_lock:
+            self._apply()
+            with self._db._view.within(session.snapshot):
+                return self._db._view.predict(rows)
+
+    # What is wanted
+
+    def _find(self, ids: list[int]) -> dict[int, Live | None]:
+        """Where samples live, as this transaction sees it."""
+        unseen = [id for id in ids if id not in self._changed]
+        keys = layout.id_keys(np.array(unseen, np.uint64))
+        stored = self._open().snapshot.get("samples", keys)
+        fresh = {
+            id: None if payload is None else Live(int.from_bytes(payload[:4], "little"), payload[4:20], new=False)
+            for id, payload in zip(unseen, stored, strict=True)
+        }
+        return {id: fresh[id] if id in fresh else self._changed[id] for id in ids}
+
+    def _take_away(self, found: dict[int, Live]) -> None:
+        session = self._open()
+        slots = np.array([live.slot for live in found.values()], np.uint32)
+        ids = np.array(list(found), np.uint64)
+        with in_words(self._db.path):
+            X, y, stored = self._rows(slots)
+            if not np.array_equal(stored, ids):
+                raise BadRow(int(slots[np.flatnonzero(stored != ids)[0]]))
+        for id, live in found.items():
+            session.delete("samples", layout.id_key(id))
+            if live.subject:
+                session.delete("subjects", layout.subject_key(live.subject, id))
+            if live.slot in self._wanted.come:
+                del self._wanted.come[live.slot]
+            else:
+                self._wanted.gone[live.slot] = None
+            self._changed[id] = None
+            self._removed_hashes.append(self._db._secrets.id(id))
+        session.release(slots)
+        self._removed += len(found)
+        self._samples_digest = (self._samples_digest - self._db._secrets.samples(ids, y, X)) % MODULUS
+        self._count(-len(found), -int(np.abs(y).sum()))
+
+    def _rows(self, slots: npt.NDArray[np.uint32]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64], npt.NDArray[np.uint64]]:
+        """Features, targets and ids of rows, checked."""
+        X = np.empty((slots.size, self._db._settings.n_features), np.float32)
+        y, ids = np.empty(slots.size, np.int64), np.empty(slots.size, np.uint64)
+        bad = gather_rows(rows_of(self._open().snapshot), slots, X, y, ids)
+        if bad >= 0:
+            raise BadRow(int(slots[bad]))
+        return X, y, ids
+
+    def _assign(self, count: int) -> npt.NDArray[np.uint64]:
+        first = int(self._open().state["next_id"])
+        if first + count > inputs.ID_LIMIT:
+            raise InvalidInput("there are no ids left to assign behind the largest one; pass ids=")
+        self._assigned.append([first, count])
+        return np.arange(first, first + count, dtype=np.uint64) if count else np.empty(0, np.uint64)
+
+    def _replay_ids(self, count: int) -> npt.NDArray[np.uint64]:
+        assert self._known is not None
+        place = len(self._assigned)
+        first, size = self._known.assigned[place] if place < len(self._known.assigned) else (0, count)
+        self._assigned.append([first, size])
+        return np.arange(first, first + count, dtype=np.uint64)
+
+    def _refuse_living(self, ids: npt.NDArray[np.uint64]) -> None:
+        for row, (id, live) in enumerate(self._find(ids.tolist()).items()):
+            if live is not None:
+                raise SampleExists(f"row {row}: sample {id} is already in '{self._db.path}'; remove it first or choose another id")
+
+    def _refuse_too_much(self, targets: npt.NDArray[np.int64]) -> None:
+        state = self._open().state
+        if state["samples"] + targets.size > MAX_SAMPLES:
+            raise InvalidInput(f"a store holds at most {MAX_SAMPLES} samples")
+        if self._db._settings.n_classes == 0 and state["targets"] + int(np.abs(targets).sum()) >= TARGET_SUM_LIMIT:
+            raise InvalidInput("the targets of all samples together are too large for exact sums; use a larger target_step")
+
+    def _count(self, samples: int, targets: int) -> None:
+        state = self._open().state
+        state["samples"] += samples
+        if self._db._settings.n_classes == 0:
+            state["targets"] += targets
+
+    # What becomes of it
+
+    def _apply(self) -> None:
+        """Bring the forest in memory up to date with what is wanted so far."""
+        wanted, self._wanted = self._wanted, Wanted()
+        if not wanted.gone and not wanted.come:
+            return
+        session, view = self._open(), self._db._view
+        slots = np.array([*wanted.gone, *wanted.come], np.uint32)
+        sign = np.array([-1] * len(wanted.gone) + [1] * len(wanted.come), np.int8)
+        with view.within(session.snapshot) as forest:
+            X, y, ids = self._rows(slots)
+            effect = forest.change(Samples(ids, X, y, slots, sign), session.number)
+        before = self._effect
+        self._effect = Effect(max(before.trees, effect.trees), before.visited + effect.visited, before.voided + effect.voided)
+
+    def _finish(self) -> None:
+        session = self._open()
+        if self._known is not None:
+            if self._known.asked != self._db._secrets.request(self._asked.digest()):
+                raise RequestConflict("this request id was used before for something else; use a new one")
+            entry = request.entry_at(session.snapshot, self._known.sequence)
+            self.receipt = receipt_of(entry, tuple(id for first, size in self._assigned for id in range(first, first + size)))
+            return
+        if not self._added and not self._removed and self._request is None:
+            return
+        with self._db._view_lock:
+            self._apply()
+            tagged = self._db._view.tags_made()
+            self._db._settle_small(session)
+            entry = self._note(tagged)
+            write_forest(self._db, session)
+            session.commit()
+            self._db._view.committed(session.snapshot)
+        self.receipt = receipt_of(entry, tuple(self._ids))
+
+    def _note(self, tagged: int) -> dict[str, Any]:
+        """Prepare everything but the trees."""
+        session, state = self._open(), self._open().state
+        for id, live in self._changed.items():
+            if live is not None:
+                session.put("samples", layout.id_key(id), live.slot.to_bytes(4, "little") + live.subject)
+                if live.subject:
+                    session.put("subjects", layout.subject_key(live.subject, id), b"")
+        after = self._samples_digest.to_bytes(16, "little")
+        state["digest"] = after
+        entry = session.append_ledger(
+            {
+                "time": now(),
+                "kind": "change",
+                "added": self._added,
+                "removed": self._removed,
+                "samples": state["samples"],
+                "trees": self._effect.trees,
+                "nodes": self._effect.visited,
+                "tagged": tagged,
+                "digest_before": self._before.to_bytes(16, "little"),
+                "digest_after": after,
+                "removed_ids": self._removed_hashes,
+                "subjects": self._subjects,
+                "request": None if self._request is None else self._request_key,
+            }
+        )
+        if self._request is not None:
+            known = request.Known(entry["sequence"], self._asked.digest(), self._assigned)
+            session.put("requests", self._request_key, request.note(known, self._db._secrets))
+        return entry
+
+    def _plan(self) -> Plan:
+        """What the commit would be; the caller rolls back."""
+        self._apply()
+        records = self._db._view.forest.dirty_records()
+        return Plan(
+            added=self._added,
+            removed=self._removed,
+            trees=self._effect.trees,
+            nodes=self._effect.visited,
+            tagged=self._db._view.tags_made(),
+            voided=self._effect.voided,
+            records=len(records.records),
+            bytes=int(records.records["size"].sum()),
+        )
+
+    def _roll_back(self) -> None:
+        if self._session is not None:
+            with self._db._view_lock:
+                self._db._view.roll_back(self._session.snapshot)
+
+    def _leave(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        session, self._session = self._session, None
+        try:
+            if session is not None:
+                session.__exit__(kind, error, trace)
+        finally:
+            self._db._end(self)
+
+    def _open(self) -> WriteSession:
+        if self._session is None:
+            raise TransactionMisuse("this transaction is not open; use it inside its 'with' block")
+        return self._session
+
+
+def write_forest(db: Database, session: WriteSession) -> None:
+    """Put everything that changed in the working set into the session's next commit."""
+    forest = db._view.forest
+    for entry in forest.cleared():
+        clear(session, int(entry["tree"]), int(entry["path"]))
+    with in_words(db.path):
+        edit_lists(session, forest.edits())
+    nodes, buckets = growth_pairs(forest.dirty_records())
+    session.put_many("nodes", nodes)
+    session.put_many("buckets", buckets)
+    changed = db._view.changed_roots()
+    if changed.size:
+        roots = forest.w.roots[changed]
+        session.set_roots(changed, roots["stamp"], roots["n"], roots["tags"])
+    session.state["tags"] += db._view.new_tags()

@@ -1,0 +1,172 @@
+"""A view: the forest of one store, as far as this process has it in memory, at one commit.
+
+The engine's working set does not know commits or files. A view binds it to the store: it gives the engine records and rows out of a
+snapshot, follows the store from commit to commit (trees whose root did not change stay in memory), and says in words what is
+wrong when the engine meets a record or row that cannot be right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import numpy.typing as npt
+
+from dynfrsdb.errors import CorruptStore, EmptyForest
+from dynfrsdb.settings import Settings
+from dynfrsdb.shelf import Shelf
+from dynfrsdb_engine.commit import drop_point
+from dynfrsdb_engine.forest import BadRow, Damaged, Forest
+from dynfrsdb_engine.rows import Rows
+from dynfrsdb_engine.spec import Spec, make_spec
+from dynfrsdb_engine.working import TAGS
+from dynfrsdb_storage import Snapshot, Store
+
+NOWHERE = -1
+ANY_SIZE = 1 << 62
+
+
+def spec_of(settings: Settings) -> Spec:
+    """The engine's form of the settings."""
+    return make_spec(
+        n_features=settings.n_features,
+        p=settings.p,
+        s=settings.s,
+        n_classes=settings.n_classes,
+        criterion=settings.criterion,
+        max_depth=settings.max_depth,
+        min_samples_split=settings.min_samples_split,
+        bucket=settings.bucket,
+        k=settings.k,
+        offset=settings.target_offset,
+        step=settings.target_step,
+        occupancy_key=settings.occupancy_key(),
+        tree_keys=settings.tree_keys(),
+    )
+
+
+def rows_of(snapshot: Snapshot) -> Rows:
+    """The rows of a snapshot, as kernels take them."""
+    rows = snapshot.rows
+    return Rows(rows.words, rows.floats, rows.multipliers)
+
+
+@contextmanager
+def in_words(path: object) -> Iterator[None]:
+    """Turn what the engine found damaged into an error that names the store and what to do."""
+    try:
+        yield
+    except Damaged as damage:
+        raise CorruptStore(
+            f"tree {damage.tree}, node {damage.path:#b} in '{path}' {damage.what}; nothing was answered or changed. "
+            f"Run 'dynfrsdb check {path}'"
+        ) from damage
+    except BadRow as bad:
+        raise CorruptStore(
+            f"the row in slot {bad.slot} of '{path}' fails its hash; nothing was answered or changed. "
+            f"Run 'dynfrsdb check {path}'"
+        ) from bad
+
+
+class View:
+    """The forest of one store at one commit. Not for several threads at once."""
+
+    def __init__(self, store: Store, spec: Spec, *, changeable: bool) -> None:
+        self.store, self.spec = store, spec
+        self._changeable = changeable
+        self._shelf = Shelf()
+        self._start()
+
+    def _start(self) -> None:
+        rows = Rows(np.zeros((0, 1), np.uint64), np.zeros((0, 2), np.float32), np.zeros(4, np.uint64))
+        self.forest = Forest(self.spec, self._shelf, rows, changeable=self._changeable)
+        self.commit = NOWHERE
+        self.changing = False
+        """Whether the working set is ahead of the store, with changes of an open transaction."""
+        self._generation = NOWHERE
+        self._settled = NOWHERE
+        self._roots = self.forest.w.roots.copy()
+
+    def forget(self) -> None:
+        """Empty the working set."""
+        self._start()
+
+    @contextmanager
+    def at(self, snapshot: Snapshot) -> Iterator[Forest]:
+        """The forest of this snapshot, with records and rows within reach."""
+        self._follow(snapshot)
+        self._shelf.snapshot = snapshot
+        self.forest.rows = rows_of(snapshot)
+        try:
+            with in_words(self.store.path):
+                yield self.forest
+        finally:
+            self._shelf.snapshot = None
+
+    @contextmanager
+    def within(self, snapshot: Snapshot) -> Iterator[Forest]:
+        """The forest inside a transaction: at its snapshot to begin with, then changed by it."""
+        if not self.changing:
+            self._follow(snapshot)
+        self.changing = True
+        self.commit = snapshot.commit
+        with self.at(snapshot) as forest:
+            yield forest
+
+    def _follow(self, snapshot: Snapshot) -> None:
+        """Move to the commit of a snapshot, letting go of what changed on the way."""
+        if self.commit == snapshot.commit and self._generation == snapshot.generation.number:
+            return
+        stamps, n, tags = snapshot.roots()
+        settled = int(snapshot.state["settled"])
+        if self.commit == NOWHERE or self._generation != snapshot.generation.number:
+            self._start()
+        else:
+            self.forest.drop_changes()
+            stale = self._roots["stamp"] != stamps.astype(np.int64)
+            if settled != self._settled:
+                stale |= self._roots["tags"] != 0
+            for tree in np.flatnonzero(stale):
+                drop_point(self.forest.w, int(tree))
+        self.forest.set_roots(stamps, n, tags)
+        self._at(snapshot)
+
+    def _at(self, snapshot: Snapshot) -> None:
+        self.commit, self._generation = snapshot.commit, snapshot.generation.number
+        self._settled = int(snapshot.state["settled"])
+        self._roots = self.forest.w.roots.copy()
+        self.forest.w.top[TAGS] = 0
+
+    def committed(self, snapshot: Snapshot) -> None:
+        """Everything in the working set was written by the commit that this snapshot shows."""
+        self.forest.mark_clean()
+        self.changing = False
+        self._at(snapshot)
+
+    def roll_back(self, snapshot: Snapshot) -> None:
+        """Let go of everything that a transaction changed in memory."""
+        if self.changing:
+            self.forest.drop_changes()
+            self.forest.set_roots(*snapshot.roots())
+            self.changing = False
+            self._at(snapshot)
+
+    def changed_roots(self) -> npt.NDArray[np.int64]:
+        """Trees whose root is not what the store says."""
+        return np.flatnonzero(self.forest.w.roots != self._roots)
+
+    def new_tags(self) -> int:
+        """By how much the number of tags differs from the store's."""
+        return int(self.forest.w.top[TAGS])
+
+    def tags_made(self) -> int:
+        """Tags that the open transaction made or changed."""
+        return len(self.forest.dirty_tags(ANY_SIZE))
+
+    def predict(self, X: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+        """Mean answers for rows of features; inside `at`, or when everything needed is in memory."""
+        if not self.forest.w.roots["n"].any():
+            raise EmptyForest(f"'{self.store.path}' holds no samples; add some first")
+        return self.forest.predict(X)
+

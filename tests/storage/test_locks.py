@@ -1,0 +1,187 @@
+"""Locks: one writer at a time, and locks that die with their process, not with its children."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from dynfrsdb_storage import Store
+from dynfrsdb_storage.errors import ClosedStore, Locked
+from dynfrsdb_storage.locks import Lease, WriterLock, read_holder
+from tests.storage.people import add, in_child, living, new_store, problems, put_people, python_path
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """The path of a closed store of 20 people."""
+    return new_store(tmp_path / "people.forest")
+
+
+def sleeper() -> int:
+    """A forked process that does nothing until it is killed (or a minute has passed)."""
+    ready, tell = os.pipe()
+    pid = os.fork()
+    if not pid:
+        os.write(tell, b"!")
+        time.sleep(60)
+        os._exit(0)
+    os.read(ready, 1)
+    return pid
+
+
+def test_the_lock_says_who_holds_it_and_what_was_acknowledged(path: Path) -> None:
+    lock = WriterLock.acquire(path, 0, 'a "quoted" purpose')
+    lock.acknowledge(7)
+    holder = read_holder(path)
+    lock.release(in_order=True)
+
+    assert (holder.pid, holder.acknowledged, holder.purpose) == (os.getpid(), 7, "a 'quoted' purpose")
+    assert (read_holder(path).pid, read_holder(path).acknowledged) == (0, 7)
+    assert (path / "LOCK").stat().st_size == 512
+
+
+def test_a_long_purpose_keeps_the_block_in_its_size(path: Path) -> None:
+    lock = WriterLock.acquire(path, 0, "\\é\n" * 500)
+    lock.release(in_order=False)
+
+    assert (path / "LOCK").stat().st_size == 512
+    assert read_holder(path).pid == os.getpid()
+
+
+def test_the_next_writer_knows_that_the_last_one_died(path: Path) -> None:
+    assert in_child(lambda: (WriterLock.acquire(path, 0, "doomed"), os._exit(0))) == 0
+
+    lock = WriterLock.acquire(path, 0, "next")
+
+    assert lock.abandoned
+    lock.release(in_order=True)
+    lock = WriterLock.acquire(path, 0, "after that")
+    assert not lock.abandoned
+    lock.release(in_order=True)
+
+
+def test_a_child_does_not_release_its_parents_lock(path: Path) -> None:
+    with Store.open(path, writable=True) as store, store.write() as session:
+        put_people(session, [100])
+
+        def child() -> None:
+            session.__exit__(None, None, None)
+            store.close()
+
+        assert in_child(child) == 0
+
+        with pytest.raises(Locked):
+            WriterLock.acquire(path, 0, "other")
+        session.commit()
+    with Store.open(path, writable=False) as store:
+        assert living(store) == {*range(20), 100}
+        assert problems(store) == []
+
+
+def test_a_child_does_not_keep_its_parents_lock_alive(path: Path, tmp_path: Path) -> None:
+    def parent() -> None:
+        WriterLock.acquire(path, 0, "parent")
+        (tmp_path / "pid").write_text(str(sleeper()))
+        os._exit(0)
+
+    assert in_child(parent) == 0
+
+    try:
+        WriterLock.acquire(path, 0, "next").release(in_order=True)
+    finally:
+        os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+
+
+def test_a_session_of_the_parent_is_not_the_childs(path: Path) -> None:
+    with Store.open(path, writable=True) as store, store.write() as session:
+
+        def child() -> None:
+            with pytest.raises(ClosedStore, match="belongs to the parent process"):
+                session.commit()
+            with pytest.raises(ClosedStore, match="belongs to the parent process"):
+                session.snapshot.get("samples", [b"x"])
+
+        assert in_child(child) == 0
+
+
+def test_a_handle_works_in_a_forked_child_and_still_in_the_parent(path: Path) -> None:
+    with Store.open(path, writable=True) as store, store.snapshot() as snapshot:
+
+        def child() -> None:
+            assert living(store) == set(range(20))
+            add(store, [100])
+            assert living(store) == {*range(20), 100}
+            grandchild = in_child(lambda: add(store, [101]))
+            assert grandchild == 0
+            store.close()
+
+        assert in_child(child) == 0
+
+        assert snapshot.count("samples") == 20
+        assert living(store) == {*range(20), 100, 101}
+        add(store, [102])
+        assert problems(store) == []
+
+
+FORKING_PROGRAM = """
+import os, sys
+from dynfrsdb_storage import Store
+store = Store.open(sys.argv[1], writable=True)
+snapshot = store.snapshot()
+pid = os.fork()
+if not pid:
+    del store, snapshot
+    sys.exit(0)  # a whole interpreter shutdown, destructors and all
+os.waitpid(pid, 0)
+assert [reader["pid"] for reader in store.info()["readers"]] == [os.getpid()] * 2
+"""
+
+
+def test_a_childs_exit_leaves_its_parents_snapshot_protected(path: Path) -> None:
+    """A child that tidied up the inherited LMDB environment would clear its parent's place in the reader table."""
+    subprocess.run([sys.executable, "-c", FORKING_PROGRAM, path], check=True, timeout=60, env=python_path())
+
+
+def test_a_lease_is_shared_by_readers_and_excludes_the_remover(path: Path) -> None:
+    file = path / "gen-0001/LEASE"
+    one, two = Lease.take(file), Lease.take(file)
+    assert one is not None
+    assert two is not None
+
+    assert Lease.take(file, exclusive=True) is None
+    one.release()
+    two.release()
+    alone = Lease.take(file, exclusive=True)
+    assert alone is not None
+    assert Lease.take(file) is None
+    alone.release()
+
+
+def test_a_sleeping_child_does_not_keep_its_parents_lease(path: Path) -> None:
+    store = Store.open(path, writable=False)
+    pid = sleeper()
+    try:
+        store.close()
+        alone = Lease.take(path / "gen-0001/LEASE", exclusive=True)
+        assert alone is not None
+        alone.release()
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def test_a_lock_file_that_was_replaced_is_not_taken_for_the_lock(path: Path) -> None:
+    block = (path / "LOCK").read_bytes()
+    lock = WriterLock.acquire(path, 0, "first")
+    (path / "LOCK").unlink()
+    (path / "LOCK").write_bytes(block)
+
+    other = WriterLock.acquire(path, 1, "second")
+
+    assert not other.abandoned
+    other.release(in_order=True)
+    lock.release(in_order=True)
