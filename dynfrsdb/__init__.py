@@ -7,9 +7,8 @@
     txn.receipt
     db.predict(X)
 
-Everything else hangs on these two functions; see `Database`. Names are looked up when they are used, so that importing the package
-stays cheap for the command line.
-"""
+Everything else hangs on these two functions; see `Database`. Names are looked up when they are used, so that importing
+the package stays cheap for the command line."""
 
 from __future__ import annotations
 
@@ -81,6 +80,7 @@ __all__ = [
     "TransactionMisuse",
     "UnsupportedFormat",
     "UnsupportedPlace",
+    "VerifyReport",
     "create",
     "open",
 ]

@@ -43,8 +43,8 @@ def create(
 ) -> Database:
     """Create a store at `path`, with samples or empty, and open it for writing.
 
-    `progress(stage, done, total)` is called as rows are written and trees are grown. Interrupting leaves nothing behind.
-    """
+    `progress(stage, done, total)` is called as rows are written and trees are grown. Interrupting leaves nothing
+    behind."""
     if (X is None) != (y is None):
         raise InvalidInput("X and y belong together; pass both or none")
     settings = Settings.make(
@@ -92,5 +92,8 @@ def _training(settings: Settings, X: Any, y: Any, ids: Any, subjects: Any) -> Tr
 
 
 def open(path: Path | str, mode: str = "r", *, settle: str | None = "auto") -> Database:
-    """Open a store: "r" reads, "w" may begin transactions. `settle=None` leaves tagged nodes to queries and to `settle`."""
+    """Open a store.
+
+    "r" reads, "w" may begin transactions. `settle=None` leaves tagged nodes to queries and to `settle`.
+    """
     return Database(path, mode, settle)

@@ -1,17 +1,17 @@
 """Is the store what it claims to be? Digest, check and verify.
 
-`digest` hashes the settled forest; tags are grown in passing, in memory. `verify` grows trees again from the live rows and compares their
-digests: the product's claim, tried. `check` walks everything on disk. Every tree record is a function of its samples, so each tree is
-grown afresh and every stored record is held against the one that a fresh build would have at the same place:
+`digest` hashes the settled forest; tags are grown in passing, in memory. `verify` grows trees again from the live rows
+and compares their digests: the product's claim, tried. `check` walks everything on disk. Every tree record is a
+function of its samples, so each tree is grown afresh and every stored record is held against the one that a fresh
+build would have at the same place:
 
     split    the same counts, ranges, constants and best split, byte for byte
     leaf     the same counts and the same list
     bucket   the same slots and the same small tree
     tag      the same samples, and nothing below
 
-Stamps are the one thing that a fresh build does not know; they must be what parents say. The storage layer's own audit (checksums, rows,
-index, slots, ledger) comes first.
-"""
+Stamps are the one thing that a fresh build does not know; they must be what parents say. The storage layer's own audit
+(checksums, rows, index, slots, ledger) comes first."""
 
 from __future__ import annotations
 
@@ -99,7 +99,9 @@ def digest(store: Store, snapshot: Snapshot, settings: Settings) -> str:
     return forest_digest(settings, list(stored_digests(store, snapshot, spec, list(range(spec.trees)))))
 
 
-def verify(store: Store, snapshot: Snapshot, settings: Settings, count: int | None, progress: Progress | None) -> VerifyReport:
+def verify(
+    store: Store, snapshot: Snapshot, settings: Settings, count: int | None, progress: Progress | None
+) -> VerifyReport:
     """Grow trees afresh and compare."""
     spec = spec_of(settings)
     chosen = list(range(spec.trees))
@@ -248,4 +250,3 @@ class _CheckTree:
             else:
                 slots.append(place.slots)
         return np.sort(np.concatenate(slots))
-

@@ -1,9 +1,8 @@
 """Bulk build: a whole forest from arrays, into a store that appears at once or not at all.
 
-Rows go to slots in the order of their ids, so that the same samples always give the same files. Trees are grown one after the other,
-several at a time in threads, and written in key order. Nothing is durable before everything is; interrupting leaves nothing that looks
-like a store.
-"""
+Rows go to slots in the order of their ids, so that the same samples always give the same files. Trees are grown one
+after the other, several at a time in threads, and written in key order. Nothing is durable before everything is;
+interrupting leaves nothing that looks like a store."""
 
 from __future__ import annotations
 
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from dynfrsdb.inputs import LAST_ID
 from dynfrsdb.receipt import now
 from dynfrsdb.secrets import Secrets
 from dynfrsdb.settings import Settings
@@ -51,7 +51,7 @@ def build(path: Any, settings: Settings, training: Training, progress: Progress 
     report = progress or (lambda stage, done, total: None)
     state = {
         "samples": training.ids.size,
-        "next_id": int(training.ids[-1]) + 1 if training.ids.size else 0,
+        "next_id": min(int(training.ids[-1]) + 1, LAST_ID) if training.ids.size else 0,
         "targets": 0 if settings.n_classes else int(np.abs(training.y).sum()),
         "tags": 0,
         "settled": 0,
@@ -73,7 +73,9 @@ def _fill(builder: Builder, settings: Settings, training: Training, report: Prog
         builder.put_sorted("buckets", buckets)
         report("trees", done, spec.trees)
     trees = np.arange(spec.trees)
-    builder.set_roots(trees, np.zeros(spec.trees, np.uint64), np.diff(starts).astype(np.uint32), np.zeros(spec.trees, np.uint8))
+    builder.set_roots(
+        trees, np.zeros(spec.trees, np.uint64), np.diff(starts).astype(np.uint32), np.zeros(spec.trees, np.uint8)
+    )
     builder.append_ledger(
         {
             "time": now(),
@@ -125,7 +127,9 @@ def grown(spec: Spec, rows: Rows, jobs: Iterator[Job]) -> Iterator[Growth]:
     """Grow whole trees in threads, in order, never more than a few ahead."""
     count = threads()
     with ThreadPoolExecutor(count) as pool:
-        ahead: deque[Future[Growth]] = deque(pool.submit(grow_jobs, spec, rows, [job]) for job in islice(jobs, 2 * count))
+        ahead: deque[Future[Growth]] = deque(
+            pool.submit(grow_jobs, spec, rows, [job]) for job in islice(jobs, 2 * count)
+        )
         try:
             while ahead:
                 yield ahead.popleft().result()

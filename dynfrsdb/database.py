@@ -1,9 +1,8 @@
 """The handle: what `create` and `open` give.
 
-Reading calls see the newest commit. The handle keeps one working set; a call begins with a cheap look at whether anything was
-committed, and only what changed is read again. While a transaction of the same handle is ahead of the store, reading calls
-use a second working set, so they see the last commit and never half a change.
-"""
+Reading calls see the newest commit. The handle keeps one working set; a call begins with a cheap look at whether
+anything was committed, and only what changed is read again. While a transaction of the same handle is ahead of the
+store, reading calls use a second working set, so they see the last commit and never half a change."""
 
 from __future__ import annotations
 
@@ -95,7 +94,9 @@ class Database:
         """Remove all samples of one subject in a transaction of their own."""
         return self._once(lambda txn: txn.forget(subject), request_id, timeout, dry_run)
 
-    def _once(self, act: Callable[[Transaction], Any], request_id: Any, timeout: float, dry_run: bool) -> Receipt | Plan | Any:
+    def _once(
+        self, act: Callable[[Transaction], Any], request_id: Any, timeout: float, dry_run: bool
+    ) -> Receipt | Plan | Any:
         transaction = self.transaction(request_id, timeout)
         if not dry_run:
             with transaction:
@@ -211,7 +212,9 @@ class Database:
     def __enter__(self) -> Database:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -245,7 +248,8 @@ class Database:
         if not self._settings.classes:
             return means[:, 0]
         labels: npt.NDArray[Any] = np.array(self._settings.classes)
-        return labels[means.argmax(axis=1)]
+        chosen: npt.NDArray[Any] = labels[means.argmax(axis=1)]
+        return chosen
 
     def _begin(self, transaction: Transaction) -> None:
         mine = threading.get_ident()
@@ -253,7 +257,8 @@ class Database:
             raise TransactionMisuse("this handle has a transaction open already; finish it first")
         if not self._writing.acquire(timeout=max(0.0, transaction._timeout)):
             raise TransactionMisuse(
-                f"another thread has a transaction open on this handle (waited {transaction._timeout} s); try again or pass timeout="
+                f"another thread has a transaction open on this handle (waited {transaction._timeout} s); "
+                "try again or pass timeout="
             )
         self._writer = (mine, transaction)
 

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from .settings import Settings
 
 ID_LIMIT = 2**64
+LAST_ID = ID_LIMIT - 1
+"""May be given but is never assigned, so that the next id to assign always fits 64 bits."""
 TARGET_LIMIT = 2**40
 
 Values = TypeVar("Values", bound=Sized)

@@ -1,8 +1,7 @@
 """Receipts: what a change did, as the ledger has it.
 
-A receipt holds no raw identifier: removed ids and forgotten subjects appear as keyed hashes. `ids` is the one exception, and is not
-part of the ledger: it tells the caller of `add` which ids were assigned.
-"""
+A receipt holds no raw identifier: removed ids and forgotten subjects appear as keyed hashes. `ids` is the one
+exception, and is not part of the ledger: it tells the caller of `add` which ids were assigned."""
 
 from __future__ import annotations
 
@@ -63,7 +62,7 @@ def now() -> str:
 
 def receipt_of(entry: dict[str, Any], ids: tuple[int, ...] = ()) -> Receipt:
     """The receipt of a ledger entry."""
-    hexed = {
+    hexed: dict[str, Any] = {
         name: value.hex() if isinstance(value, bytes) else value
         for name, value in entry.items()
         if name not in ("removed_ids", "subjects")

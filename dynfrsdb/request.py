@@ -1,9 +1,8 @@
 """Request ids: asking twice changes nothing.
 
-A transaction with a request id notes, in its own commit, the id's hash with its sequence number and a hash of everything it was asked
-to do. When the same id comes again, the transaction only collects what it is asked: the same gives the first receipt, anything else is a
-conflict.
-"""
+A transaction with a request id notes, in its own commit, the id's hash with its sequence number and a hash of
+everything it was asked to do. When the same id comes again, the transaction only collects what it is asked: the same
+gives the first receipt, anything else is a conflict."""
 
 from __future__ import annotations
 
@@ -18,6 +17,7 @@ import numpy.typing as npt
 from dynfrsdb.errors import InvalidInput
 from dynfrsdb.secrets import Secrets
 from dynfrsdb_storage import Snapshot, layout
+from dynfrsdb_storage.records import frame, unframe
 
 
 class Asked:
@@ -59,18 +59,16 @@ def request_bytes(request_id: Any) -> bytes:
 def find(snapshot: Snapshot, key: bytes) -> Known | None:
     """What is known of a request, by its hash."""
     payload = snapshot.get("requests", [key])[0]
-    return None if payload is None else Known(*msgpack.unpackb(payload))
+    return None if payload is None else Known(*unframe(payload))
 
 
 def note(known: Known, secrets: Secrets) -> bytes:
     """The record of a request that is being carried out."""
-    return bytes(msgpack.packb([known.sequence, secrets.request(known.asked), known.assigned]))
+    return frame([known.sequence, secrets.request(known.asked), known.assigned])
 
 
 def entry_at(snapshot: Snapshot, sequence: int) -> dict[str, Any]:
     """The ledger entry with this number."""
-    from dynfrsdb_storage.records import unframe
-
     payload = snapshot.get("ledger", [layout.sequence_key(sequence)])[0]
     assert payload is not None, f"request names ledger entry {sequence}, which is not there"
     entry: dict[str, Any] = unframe(payload)

@@ -2,8 +2,8 @@
 
     subject    16 bytes under which a subject's samples are found; its text is not stored
     id         16 bytes that stand for a removed id in the ledger
-    samples    the sample set as one number: the sum of a keyed hash of every live row, modulo 2^128. Adding and removing
-               samples adds and subtracts, so the digest before and after a change costs nothing but the change.
+    samples    the sample set as one number: the sum of a keyed hash of every live row, modulo 2^128. Adding and
+               removing samples adds and subtracts, so the digest after a change costs nothing but the change.
     request    16 bytes that stand for a request id, and for what the request asked for
 
 All keys come from the store's seed, which is never printed.
@@ -50,8 +50,8 @@ class Secrets:
         rows = np.empty((ids.size, 16 + 4 * X.shape[1]), np.uint8)
         rows[:, :8] = ids.astype("<u8").reshape(-1, 1).view(np.uint8)
         rows[:, 8:16] = y.astype("<i8").reshape(-1, 1).view(np.uint8)
-        rows[:, 16:] = np.ascontiguousarray(X, "<f4").view(np.uint8).reshape(ids.size, -1)
-        return total(blake2b(row, key=key, digest_size=HASH_BYTES).digest() for row in rows) if ids.size else 0
+        rows[:, 16:] = np.ascontiguousarray(X, "<f4").view(np.uint8).reshape(ids.size, 4 * X.shape[1])
+        return total(blake2b(row, key=key, digest_size=HASH_BYTES).digest() for row in rows)
 
 
 def total(hashes: Iterable[bytes]) -> int:

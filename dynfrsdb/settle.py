@@ -1,11 +1,10 @@
 """Settling: grow what was left void, and write it.
 
-It changes no answer, because a forest is a function of its samples; it only moves work from queries to quiet moments. Tags are grown
-largest first, a few thousand samples to a commit, so that no other writer waits long.
+It changes no answer, because a forest is a function of its samples; it only moves work from queries to quiet moments.
+Tags are grown largest first, a few thousand samples to a commit, so that no other writer waits long.
 
-A handle with `settle="auto"` does it by itself: a thread waits until transactions pause and then settles step by step, giving way to
-whoever wants to write.
-"""
+A handle with `settle="auto"` does it by itself: a thread waits until transactions pause and then settles step by step,
+giving way to whoever wants to write."""
 
 from __future__ import annotations
 
@@ -54,8 +53,8 @@ def _step(db: Database, session: WriteSession, samples: int) -> tuple[int, int, 
                 found = forest.tags()
                 chosen = _first(found, samples)
                 forest.grow_tags(chosen)
-            write_forest(db, session)
-            if found.size:
+            if db._view.has_growth():
+                write_forest(db, session)
                 session.state["settled"] += 1
                 session.commit()
             db._view.committed(session.snapshot)

@@ -1,16 +1,15 @@
 """Where the engine's records lie in the store.
 
-A place in a forest is (tree, path). A record with n > B lies in `nodes`, one with n <= B in `buckets`, both under the same key; a long list
-lies in `buckets` as well, in chunks of sorted slots, each under its smallest slot:
+A place in a forest is (tree, path). A record with n > B lies in `nodes`, one with n <= B in `buckets`, both under the
+same key; a long list lies in `buckets` as well, in chunks of sorted slots, each under its smallest slot:
 
     nodes    3|0b101          leaf, n = 1000
     buckets  3|0b101|17       slots 17 .. 3980, 450 of them
     buckets  3|0b101|3991     slots 3991 .. 8000
     buckets  3|0b101|8017     the last 100
 
-so that one sample that leaves a list of thousands rewrites one chunk. `Shelf` reads them for the engine; `write_growth`, `edit_lists`
-and `clear` write what a commit changed.
-"""
+so that one sample that leaves a list of thousands rewrites one chunk. `Shelf` reads them for the engine;
+`write_growth`, `edit_lists` and `clear` write what a commit changed."""
 
 from __future__ import annotations
 
@@ -144,4 +143,3 @@ def _chunk_of(snapshot: Snapshot, node: bytes, slot: int) -> tuple[bytes, Slots]
     if found is None or found[0][: layout.NODE_KEY_BYTES] != node:
         found = next(iter(snapshot.scan("buckets", node + bytes(4), node + b"\xff" * 4)), None)
     return None if found is None else (found[0], np.frombuffer(found[1], "<u4"))
-

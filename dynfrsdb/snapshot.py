@@ -1,8 +1,7 @@
 """A snapshot: one committed state of a store, fixed while it is held.
 
-It sees what was there when it was taken, whatever is committed meanwhile. An old snapshot makes the file grow and delays the erasure of
-removed rows, so it expires.
-"""
+It sees what was there when it was taken, whatever is committed meanwhile. An old snapshot makes the file grow and
+delays the erasure of removed rows, so it expires."""
 
 from __future__ import annotations
 
@@ -66,8 +65,12 @@ class Snapshot:
         X, y, ids = np.empty((1, settings.n_features), np.float32), np.empty(1, np.int64), np.empty(1, np.uint64)
         bad = gather_rows(rows_of(self._open()), np.array([slot], np.uint32), X, y, ids)
         if bad >= 0 or int(ids[0]) != number:
-            raise CorruptStore(f"the row of sample {number} in '{self._db.path}' fails its hash. Run 'dynfrsdb check {self._db.path}'")
-        value = settings.classes[y[0]] if settings.classes else settings.target_offset + settings.target_step * int(y[0])
+            raise CorruptStore(
+                f"the row of sample {number} in '{self._db.path}' fails its hash. Run 'dynfrsdb check {self._db.path}'"
+            )
+        value = (
+            settings.classes[y[0]] if settings.classes else settings.target_offset + settings.target_step * int(y[0])
+        )
         return Sample(number, X[0], value, len(payload) > 4, self._trees(number))
 
     def _trees(self, id: int) -> tuple[int, ...]:

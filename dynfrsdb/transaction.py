@@ -5,21 +5,21 @@
         txn.add(X, y)
     txn.receipt
 
-A transaction holds the writer lock. Its calls check their input against the store and note what is wanted; the forest is changed when
-somebody looks (`txn.predict`) or at the end, all samples in one walk. Then everything becomes durable in one commit: rows, trees,
-index, counters and the ledger entry.
+A transaction holds the writer lock. Its calls check their input against the store and note what is wanted; the forest
+is changed when somebody looks (`txn.predict`) or at the end, all samples in one walk. Then everything becomes durable
+in one commit: rows, trees, index, counters and the ledger entry.
 
-What the forest becomes depends only on which samples live in the end. So a sample that is added and removed again in one transaction
-leaves no trace but its numbers in the ledger, and replacing a sample is removing and adding its id.
+What the forest becomes depends only on which samples live in the end. So a sample that is added and removed again in
+one transaction leaves no trace but its numbers in the ledger, and replacing a sample is removing and adding its id.
 
     wanted          in the store       becomes
     remove 5        5 in slot 9        slot 9 goes, 9 to `pending`
     add 5           -                  5 in a reserved slot
     remove 5 again  (not yet)          the new row goes as well
 
-If the process dies anywhere before the LMDB commit, nothing happened: rows written into reserved slots are zeroed by the next session.
-An exception inside the block rolls back: rows are zeroed, and the working set lets go of everything it changed.
-"""
+If the process dies anywhere before the LMDB commit, nothing happened: rows written into reserved slots are zeroed by
+the next session. An exception inside the block rolls back: rows are zeroed, and the working set lets go of everything
+it changed."""
 
 from __future__ import annotations
 
@@ -44,14 +44,17 @@ if TYPE_CHECKING:
     from dynfrsdb.database import Database
 
 TARGET_SUM_LIMIT = 1 << 62
-"""The absolute fixed-point targets of all live samples together must stay below this, so that no sum in a node overflows."""
+"""The absolute targets (fixed point) of all live samples together stay below this, so that no sum overflows."""
 MAX_SAMPLES = 3_037_000_499
 """The square of a node's size must fit 63 bits."""
 
 
 @dataclass
 class Live:
-    """A sample that lives, as this transaction sees it: where, whose, and whether it was written by this transaction."""
+    """A sample that lives, as this transaction sees it.
+
+    Where, whose, and whether it was written by this transaction.
+    """
 
     slot: int
     subject: bytes
@@ -106,7 +109,9 @@ class Transaction:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         try:
             if kind is None:
                 self._finish()
@@ -115,8 +120,8 @@ class Transaction:
             self._leave(type(failure), failure, failure.__traceback__)
             raise
         else:
-            if kind is not None:
-                self._roll_back()
+            # After a commit there is nothing to let go of; a transaction that only looked must not stay ahead.
+            self._roll_back()
             self._leave(kind, error, trace)
 
     def add(self, X: Any, y: Any, ids: Any = None, subjects: Any = None) -> npt.NDArray[np.uint64]:
@@ -142,7 +147,7 @@ class Transaction:
             self._wanted.come[slot] = None
         self._added += len(rows)
         self._ids.extend(chosen.tolist())
-        session.state["next_id"] = max(session.state["next_id"], int(chosen.max()) + 1)
+        session.state["next_id"] = max(session.state["next_id"], min(int(chosen.max()) + 1, inputs.LAST_ID))
         self._samples_digest = (self._samples_digest + self._db._secrets.samples(chosen, targets, rows)) % MODULUS
         self._count(len(rows), int(np.abs(targets).sum()))
         return chosen
@@ -231,7 +236,9 @@ class Transaction:
         self._samples_digest = (self._samples_digest - self._db._secrets.samples(ids, y, X)) % MODULUS
         self._count(-len(found), -int(np.abs(y).sum()))
 
-    def _rows(self, slots: npt.NDArray[np.uint32]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64], npt.NDArray[np.uint64]]:
+    def _rows(
+        self, slots: npt.NDArray[np.uint32]
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64], npt.NDArray[np.uint64]]:
         """Features, targets and ids of rows, checked."""
         X = np.empty((slots.size, self._db._settings.n_features), np.float32)
         y, ids = np.empty(slots.size, np.int64), np.empty(slots.size, np.uint64)
@@ -242,7 +249,7 @@ class Transaction:
 
     def _assign(self, count: int) -> npt.NDArray[np.uint64]:
         first = int(self._open().state["next_id"])
-        if first + count > inputs.ID_LIMIT:
+        if first + count > inputs.LAST_ID:
             raise InvalidInput("there are no ids left to assign behind the largest one; pass ids=")
         self._assigned.append([first, count])
         return np.arange(first, first + count, dtype=np.uint64) if count else np.empty(0, np.uint64)
@@ -257,14 +264,18 @@ class Transaction:
     def _refuse_living(self, ids: npt.NDArray[np.uint64]) -> None:
         for row, (id, live) in enumerate(self._find(ids.tolist()).items()):
             if live is not None:
-                raise SampleExists(f"row {row}: sample {id} is already in '{self._db.path}'; remove it first or choose another id")
+                raise SampleExists(
+                    f"row {row}: sample {id} is already in '{self._db.path}'; remove it first or choose another id"
+                )
 
     def _refuse_too_much(self, targets: npt.NDArray[np.int64]) -> None:
         state = self._open().state
         if state["samples"] + targets.size > MAX_SAMPLES:
             raise InvalidInput(f"a store holds at most {MAX_SAMPLES} samples")
         if self._db._settings.n_classes == 0 and state["targets"] + int(np.abs(targets).sum()) >= TARGET_SUM_LIMIT:
-            raise InvalidInput("the targets of all samples together are too large for exact sums; use a larger target_step")
+            raise InvalidInput(
+                "the targets of all samples together are too large for exact sums; use a larger target_step"
+            )
 
     def _count(self, samples: int, targets: int) -> None:
         state = self._open().state
@@ -277,16 +288,20 @@ class Transaction:
     def _apply(self) -> None:
         """Bring the forest in memory up to date with what is wanted so far."""
         wanted, self._wanted = self._wanted, Wanted()
-        if not wanted.gone and not wanted.come:
-            return
         session, view = self._open(), self._db._view
         slots = np.array([*wanted.gone, *wanted.come], np.uint32)
         sign = np.array([-1] * len(wanted.gone) + [1] * len(wanted.come), np.int8)
-        with view.within(session.snapshot) as forest:
+        with view.within(
+            session.snapshot
+        ) as forest:  # also if nothing changes: the commit is noted on top of this snapshot
+            if not slots.size:
+                return
             X, y, ids = self._rows(slots)
             effect = forest.change(Samples(ids, X, y, slots, sign), session.number)
         before = self._effect
-        self._effect = Effect(max(before.trees, effect.trees), before.visited + effect.visited, before.voided + effect.voided)
+        self._effect = Effect(
+            max(before.trees, effect.trees), before.visited + effect.visited, before.voided + effect.voided
+        )
 
     def _finish(self) -> None:
         session = self._open()
@@ -294,7 +309,9 @@ class Transaction:
             if self._known.asked != self._db._secrets.request(self._asked.digest()):
                 raise RequestConflict("this request id was used before for something else; use a new one")
             entry = request.entry_at(session.snapshot, self._known.sequence)
-            self.receipt = receipt_of(entry, tuple(id for first, size in self._assigned for id in range(first, first + size)))
+            self.receipt = receipt_of(
+                entry, tuple(id for first, size in self._assigned for id in range(first, first + size))
+            )
             return
         if not self._added and not self._removed and self._request is None:
             return
@@ -360,7 +377,9 @@ class Transaction:
             with self._db._view_lock:
                 self._db._view.roll_back(self._session.snapshot)
 
-    def _leave(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def _leave(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         session, self._session = self._session, None
         try:
             if session is not None:

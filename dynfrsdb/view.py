@@ -1,9 +1,8 @@
 """A view: the forest of one store, as far as this process has it in memory, at one commit.
 
-The engine's working set does not know commits or files. A view binds it to the store: it gives the engine records and rows out of a
-snapshot, follows the store from commit to commit (trees whose root did not change stay in memory), and says in words what is
-wrong when the engine meets a record or row that cannot be right.
-"""
+The engine's working set does not know commits or files. A view binds it to the store: it gives the engine records and
+rows out of a snapshot, follows the store from commit to commit (trees whose root did not change stay in memory), and
+says in words what is wrong when the engine meets a record or row that cannot be right."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from dynfrsdb_engine.commit import drop_point
 from dynfrsdb_engine.forest import BadRow, Damaged, Forest
 from dynfrsdb_engine.rows import Rows
 from dynfrsdb_engine.spec import Spec, make_spec
-from dynfrsdb_engine.working import TAGS
+from dynfrsdb_engine.working import CLEARS, DIRTY_BUCKETS, DIRTY_NODES, TAGS
 from dynfrsdb_storage import Snapshot, Store
 
 NOWHERE = -1
@@ -156,6 +155,10 @@ class View:
         """Trees whose root is not what the store says."""
         return np.flatnonzero(self.forest.w.roots != self._roots)
 
+    def has_growth(self) -> bool:
+        """Whether the working set holds anything that the store does not: tags grown just now, or by a query before."""
+        return bool(self.forest.w.top[[CLEARS, DIRTY_NODES, DIRTY_BUCKETS]].any())
+
     def new_tags(self) -> int:
         """By how much the number of tags differs from the store's."""
         return int(self.forest.w.top[TAGS])
@@ -169,4 +172,3 @@ class View:
         if not self.forest.w.roots["n"].any():
             raise EmptyForest(f"'{self.store.path}' holds no samples; add some first")
         return self.forest.predict(X)
-

@@ -4,19 +4,20 @@ The samples that come and go (`Ops`) are sorted into their trees and partitioned
 
     1. totals and counts are brought up to date, as if the node had always had these samples (recount);
     2. the best split is chosen again from the counts;
-    3. the same split, or the same feature with another threshold that leaves both sides as they were: go on to the children,
-       removed samples by the *old* split, where they live, added ones by the *new*;
+    3. the same split, or the same feature with another threshold that leaves both sides as they were: go on to the
+       children, removed samples by the *old* split, where they live, added ones by the *new*;
     4. otherwise the node is tagged: everything below is void (collect).
 
-Left sides of one feature are nested, so two thresholds part the remaining samples alike iff their left sides count alike:
+Left sides of one feature are nested, so two thresholds part the remaining samples alike iff their left sides count
+alike:
 
     left_old - |removed <= w_old|  ==  left_new - |added <= w_new|
 
 A bucket that changes is tagged, unless it is one leaf and stays one; a leaf that stays a leaf is never tagged.
 
-A visit either happens as a whole or not at all. If it needs a record that is not in memory it waits: the item goes to `waiting`, the
-caller brings what is missing and calls again. If an array has no room left, the kernel returns FULL with the item back on the stack.
-"""
+A visit either happens as a whole or not at all. If it needs a record that is not in memory it waits: the item goes to
+`waiting`, the caller brings what is missing and calls again. If an array has no room left, the kernel returns FULL
+with the item back on the stack."""
 
 from __future__ import annotations
 
@@ -24,11 +25,14 @@ import numpy as np
 import numpy.typing as npt
 
 from dynfrsdb_engine.collect import Ops, all_below, edit_list, make_bucket, make_list, void, write_leaf
-from dynfrsdb_engine.grow import depth_of, take_out
-from dynfrsdb_engine.kernel import inlined, kernel
+from dynfrsdb_engine.grow import IN_HAND, LEFT, RIGHT, depth_of, take_out
+from dynfrsdb_engine.install import leaf_totals
+from dynfrsdb_engine.kernel import Record, inlined, inner, kernel
+from dynfrsdb_engine.records import LEAF, SPLIT, TAG
 from dynfrsdb_engine.recount import (
     FINE,
     LOST,
+    ZERO,
     Bench,
     apply_totals,
     foresee,
@@ -37,10 +41,10 @@ from dynfrsdb_engine.recount import (
     recount_target,
     samples_below,
 )
-from dynfrsdb_engine.records import LEAF, SPLIT, TAG
 from dynfrsdb_engine.rows import FIRST_FEATURE, Rows, intact
 from dynfrsdb_engine.score import best_split
 from dynfrsdb_engine.search import pure
+from dynfrsdb_engine.slots import copy
 from dynfrsdb_engine.spec import Spec
 from dynfrsdb_engine.working import (
     CLEARS,
@@ -65,18 +69,25 @@ from dynfrsdb_engine.working import (
     touch_node,
 )
 
-CHANGE = np.dtype([("path", "u8"), ("start", "i8"), ("end", "i8"), ("point", "i8"), ("tree", "i8"), ("task", "i8"), ("need", "i8")], align=True)
+CHANGE = np.dtype(
+    [("path", "u8"), ("start", "i8"), ("end", "i8"), ("point", "i8"), ("tree", "i8"), ("task", "i8"), ("need", "i8")],
+    align=True,
+)
 VISIT, VOID, VOID_LEAF = 0, 1, 2
 """What to do at an item's point: visit it, or replace it by its samples, as a tag or as a leaf."""
 NEED_RECORD, NEED_LISTS = 1, 2
 """What a waiting item needs: the record at its path, or all samples below it."""
 OVER, WAIT, NO_ROOM, MISPLACED, ROTTEN = 0, 1, 2, 3, 4
-"""Outcome of a visit, and of `change`: done; something is missing; an array is full; a removed sample is not in its place; a row is bad."""
+"""Outcome of a visit, and of `change`.
+
+Done; something is missing; an array is full; a removed sample is not in its place; a row is bad.
+"""
 VISITED, VOIDED = 2, 3
+WORK, WAITING, GONE, COME, NOT_A_LEAF = (np.int64(v) for v in (0, 1, -1, 1, -1))
 """In `fill`, behind the heights of the two stacks: nodes visited, nodes voided."""
 
 
-@kernel
+@inner
 def has_room(spec: Spec, w: Working, n: int, changed: int) -> bool:
     """Whether one visit to a node of `n` samples that changes `changed` of them fits into every array."""
     top = w.top
@@ -90,7 +101,7 @@ def has_room(spec: Spec, w: Working, n: int, changed: int) -> bool:
     )
 
 
-@kernel
+@inner
 def count_signs(ops: Ops, a: int, b: int) -> tuple[int, int]:
     """How many of ops a..b are removed and added."""
     added = 0
@@ -99,7 +110,7 @@ def count_signs(ops: Ops, a: int, b: int) -> tuple[int, int]:
     return b - a - added, added
 
 
-@kernel
+@inner
 def count_left(ops: Ops, a: int, b: int, sign: int, feature: int, cut: float) -> int:
     """How many of ops a..b with this sign go left."""
     left = 0
@@ -109,9 +120,12 @@ def count_left(ops: Ops, a: int, b: int, sign: int, feature: int, cut: float) ->
     return left
 
 
-@kernel
+@inner
 def part_ops(ops: Ops, a: int, b: int, feature: int, old_cut: float, new_cut: float) -> int:
-    """Partition ops a..b, removed ones by the old threshold and added ones by the new; returns where the right side begins."""
+    """Partition ops a..b, removed ones by the old threshold and added ones by the new.
+
+    Returns where the right side begins.
+    """
     left, right = a, b
     while left < right:
         o = ops.order[left]
@@ -124,16 +138,19 @@ def part_ops(ops: Ops, a: int, b: int, feature: int, old_cut: float, new_cut: fl
     return left
 
 
-@kernel
-def put_item(items: npt.NDArray[np.void], fill: npt.NDArray[np.int64], stack: int, item: np.void) -> None:
+@inner
+def put_item(items: npt.NDArray[np.void], fill: npt.NDArray[np.int64], stack: int, item: Record) -> None:
     """Put a copy of `item` on the stack of work (0) or of waiting items (1)."""
     items[fill[stack]] = item
     fill[stack] += 1
 
 
 @inlined
-def update_split(spec: Spec, w: Working, rows: Rows, ops: Ops, item: np.void, row: int, stamp: int, bench: Bench) -> int:
-    """Bring a split up to date. Returns OVER, or WAIT, or the outcome of a failure; `item.task` says if it must be voided."""
+def update_split(spec: Spec, w: Working, rows: Rows, ops: Ops, item: Record, row: int, stamp: int, bench: Bench) -> int:
+    """Bring a split up to date.
+
+    Returns OVER, or WAIT, or the outcome of a failure; `item.task` says if it must be voided.
+    """
     a, b = item.start, item.end
     head, totals, node = w.stats.head[row], w.stats.totals[row], w.nodes[row]
     removed, added = count_signs(ops, a, b)
@@ -170,7 +187,15 @@ def update_split(spec: Spec, w: Working, rows: Rows, ops: Ops, item: np.void, ro
 
 @inlined
 def visit_split(
-    spec: Spec, w: Working, rows: Rows, ops: Ops, item: np.void, stamp: int, bench: Bench, items: npt.NDArray[np.void], fill: npt.NDArray[np.int64]
+    spec: Spec,
+    w: Working,
+    rows: Rows,
+    ops: Ops,
+    item: Record,
+    stamp: int,
+    bench: Bench,
+    items: npt.NDArray[np.void],
+    fill: npt.NDArray[np.int64],
 ) -> int:
     """Visit a split and put its children, or the order to void it, on the stack."""
     point = w.points[item.point]
@@ -179,29 +204,37 @@ def visit_split(
     if status != OVER:
         return status
     if item.task != VISIT:
-        put_item(items, fill, 0, item)
+        put_item(items, fill, WORK, item)
         return OVER
     a, b = item.start, item.end
     head, stats = w.stats.head[row], w.stats
-    best, cut, n_left = best_split(spec.criterion, stats.counts[row], head.m, stats.totals[row], head.n, bench.scratch.left, spec.xlog)
+    best, cut, n_left = best_split(
+        spec.criterion, stats.counts[row], head.m, stats.totals[row], head.n, bench.scratch.left, spec.xlog
+    )
     feature, new_cut = stats.cand[row, best].feature, stats.cuts[row, best, cut]
-    old_left = head.n_left - count_left(ops, a, b, -1, point.feature, point.cut)
-    new_left = n_left - count_left(ops, a, b, 1, feature, new_cut)
+    old_left = head.n_left - count_left(ops, a, b, GONE, np.int64(point.feature), point.cut)
+    new_left = n_left - count_left(ops, a, b, COME, feature, new_cut)
     if feature != point.feature or (new_cut != point.cut and old_left != new_left):
         item.task = VOID
-        put_item(items, fill, 0, item)
+        put_item(items, fill, WORK, item)
         return OVER
     head.best, head.cut, head.n_left = best, cut, n_left
     middle = part_ops(ops, a, b, feature, point.cut, new_cut)
     point.cut = new_cut
-    push_child(w, item, 0, a, middle, items, fill)
-    push_child(w, item, 1, middle, b, items, fill)
+    push_child(w, item, LEFT, a, middle, items, fill)
+    push_child(w, item, RIGHT, middle, b, items, fill)
     return OVER
 
 
-@kernel
+@inner
 def push_child(
-    w: Working, parent: np.void, right: int, start: int, end: int, items: npt.NDArray[np.void], fill: npt.NDArray[np.int64]
+    w: Working,
+    parent: Record,
+    right: int,
+    start: int,
+    end: int,
+    items: npt.NDArray[np.void],
+    fill: npt.NDArray[np.int64],
 ) -> None:
     """Put one child on the stack if any sample of it changes."""
     if start == end:
@@ -214,7 +247,7 @@ def push_child(
     fill[0] += 1
 
 
-@kernel
+@inner
 def alike(rows: Rows, slots: npt.NDArray[np.uint32], d: int) -> tuple[bool, bool]:
     """Whether all samples have the same features, and the same target; a bad row is like no other."""
     first = np.int64(slots[0])
@@ -233,7 +266,7 @@ def alike(rows: Rows, slots: npt.NDArray[np.uint32], d: int) -> tuple[bool, bool
     return same_x, same_y
 
 
-@kernel
+@inner
 def surely_leaf(spec: Spec, depth: int, n: int, added: int, totals: npt.NDArray[np.int64]) -> bool:
     """Whether what was a leaf stays one, as far as it can be told without looking at its samples."""
     if added == 0 or depth >= spec.max_depth or n < spec.min_split:
@@ -241,26 +274,22 @@ def surely_leaf(spec: Spec, depth: int, n: int, added: int, totals: npt.NDArray[
     return bool(spec.classes > 0 and pure(spec.classes, totals, n))
 
 
-@kernel
+@inner
 def still_leaf(spec: Spec, rows: Rows, slots: npt.NDArray[np.uint32]) -> bool:
     """Whether samples that no cheaper rule decides make a leaf: all alike in their features, or all in their target."""
     same_x, same_y = alike(rows, slots, spec.features)
     return same_x or same_y
 
 
-@kernel
-def leaf_totals(spec: Spec, w: Working, place: int, totals: npt.NDArray[np.int64]) -> None:
-    """Spread a leaf's counts."""
-    totals[:] = 0
-    if spec.classes == 0:
-        totals[0], totals[1] = w.leaves[place], w.leaves[place + 3]
-        return
-    for i in range(w.leaves[place + 1]):
-        totals[w.leaves[place + 2 + 2 * i]] = w.leaves[place + 3 + 2 * i]
+@inner
+def copy_totals(source: npt.NDArray[np.int64], target: npt.NDArray[np.int64]) -> None:
+    """Copy a node's totals."""
+    for c in range(source.size):
+        target[c] = source[c]
 
 
-@inlined
-def visit_bucket(spec: Spec, w: Working, rows: Rows, ops: Ops, item: np.void, stamp: int, bench: Bench) -> int:
+@inner
+def visit_bucket(spec: Spec, w: Working, rows: Rows, ops: Ops, item: Record, stamp: int, bench: Bench) -> int:
     """Change a bucket: one leaf that stays one, or a tag; too many samples make it a long list."""
     point = w.points[item.point]
     row = -2 - np.int64(point.owner)
@@ -268,14 +297,14 @@ def visit_bucket(spec: Spec, w: Working, rows: Rows, ops: Ops, item: np.void, st
     _, added = count_signs(ops, item.start, item.end)
     at = w.top[TOP_LIST]
     slots = w.lists[at:]
-    slots[: bucket.n] = w.slots[row, : bucket.n]
+    copy(w.slots[row], ZERO, bucket.n, slots, ZERO)
     n = edit_list(ops, item.start, item.end, slots, bucket.n)
     if n < 0:
         return MISPLACED
     leaf = point.feature == LEAF_POINT
     totals = bench.spare.totals[0]
     if leaf:
-        leaf_totals(spec, w, point.child, totals)
+        leaf_totals(spec, w.leaves, np.int64(point.child), totals)
         apply_totals(spec, ops, item.start, item.end, totals)
         leaf = surely_leaf(spec, depth_of(item.path), n, added, totals) or still_leaf(spec, rows, slots[:n])
     was_tagged, parent, tree, path = bucket.kind == TAG, bucket.parent, bucket.tree, bucket.path
@@ -286,11 +315,11 @@ def visit_bucket(spec: Spec, w: Working, rows: Rows, ops: Ops, item: np.void, st
         line = new_node(w)
         node = w.nodes[line]
         node.path, node.tree, node.parent, node.point, node.stamp = path, tree, parent, item.point, stamp
-        w.stats.totals[line] = totals
+        copy_totals(totals, w.stats.totals[line])
         make_list(spec, w, line, at, n, leaf)
         return OVER
     bucket.n, bucket.stamp = n, stamp
-    w.slots[row, :n] = slots[:n]
+    copy(slots, ZERO, n, w.slots[row], ZERO)
     touch_bucket(w, row)
     if leaf:
         point.child = write_leaf(spec, w, n, totals)
@@ -301,7 +330,7 @@ def visit_bucket(spec: Spec, w: Working, rows: Rows, ops: Ops, item: np.void, st
     return OVER
 
 
-@kernel
+@inner
 def note_edits(w: Working, ops: Ops, a: int, b: int, row: int) -> None:
     """Note which slots leave and enter a long list that is on disk."""
     for i in range(a, b):
@@ -312,8 +341,8 @@ def note_edits(w: Working, ops: Ops, a: int, b: int, row: int) -> None:
         w.top[EDITS] += 1
 
 
-@inlined
-def visit_list(spec: Spec, w: Working, rows: Rows, ops: Ops, item: np.void, stamp: int, bench: Bench) -> int:
+@inner
+def visit_list(spec: Spec, w: Working, rows: Rows, ops: Ops, item: Record, stamp: int, bench: Bench) -> int:
     """Change a leaf or a tag with a long list; too few samples make it a bucket."""
     point = w.points[item.point]
     row = np.int64(point.owner)
@@ -324,7 +353,7 @@ def visit_list(spec: Spec, w: Working, rows: Rows, ops: Ops, item: np.void, stam
     totals = bench.spare.totals[0]
     sure = not leaf
     if leaf:
-        totals[:] = w.stats.totals[row]
+        copy_totals(w.stats.totals[row], totals)
         apply_totals(spec, ops, item.start, item.end, totals)
         sure = surely_leaf(spec, depth_of(item.path), n, added, totals)
     if (n <= spec.bucket or not sure) and node.list_at < 0:
@@ -333,7 +362,7 @@ def visit_list(spec: Spec, w: Working, rows: Rows, ops: Ops, item: np.void, stam
     at = w.top[TOP_LIST]
     slots = w.lists[at:]
     if node.list_at >= 0:
-        slots[: head.n] = w.lists[node.list_at : node.list_at + head.n]
+        copy(w.lists, node.list_at, head.n, slots, ZERO)
         if edit_list(ops, item.start, item.end, slots, head.n) != n:
             return MISPLACED
         leaf = leaf and (sure or still_leaf(spec, rows, slots[:n]))
@@ -342,7 +371,7 @@ def visit_list(spec: Spec, w: Working, rows: Rows, ops: Ops, item: np.void, stam
         w.top[TAGS] -= was_tagged
         free_node(w, row)
         clear_records(w, tree, path)
-        place = write_leaf(spec, w, n, totals) if leaf else -1
+        place = write_leaf(spec, w, n, totals) if leaf else NOT_A_LEAF
         make_bucket(spec, w, (tree, path, parent, item.point), slots[:n], place, stamp)
         return OVER
     if node.list_at >= 0:
@@ -353,7 +382,7 @@ def visit_list(spec: Spec, w: Working, rows: Rows, ops: Ops, item: np.void, stam
     head.n, node.stamp = n, stamp
     touch_node(w, row)
     if leaf:
-        w.stats.totals[row] = totals
+        copy_totals(totals, w.stats.totals[row])
         point.child = write_leaf(spec, w, n, totals)
     elif not was_tagged:
         node.kind, point.feature = TAG, TAGGED
@@ -362,8 +391,8 @@ def visit_list(spec: Spec, w: Working, rows: Rows, ops: Ops, item: np.void, stam
     return OVER
 
 
-@inlined
-def tell_parent(w: Working, ops: Ops, item: np.void, parent: int, stamp: int) -> None:
+@inner
+def tell_parent(w: Working, ops: Ops, item: Record, parent: int, stamp: int) -> None:
     """Note in the parent, or in `roots`, that a child changed."""
     removed, added = count_signs(ops, item.start, item.end)
     if parent < 0:
@@ -379,7 +408,15 @@ def tell_parent(w: Working, ops: Ops, item: np.void, parent: int, stamp: int) ->
 
 @inlined
 def do_item(
-    spec: Spec, w: Working, rows: Rows, ops: Ops, item: np.void, stamp: int, bench: Bench, items: npt.NDArray[np.void], fill: npt.NDArray[np.int64]
+    spec: Spec,
+    w: Working,
+    rows: Rows,
+    ops: Ops,
+    item: Record,
+    stamp: int,
+    bench: Bench,
+    items: npt.NDArray[np.void],
+    fill: npt.NDArray[np.int64],
 ) -> int:
     """Do what one item asks for, as a whole or not at all."""
     point = w.points[item.point]
@@ -394,7 +431,11 @@ def do_item(
             item.need = NEED_LISTS
             return WAIT
         fill[VOIDED] += 1
-        return MISPLACED if void(spec, w, ops, np.int64(point.owner), item.start, item.end, item.task == VOID_LEAF) < 0 else OVER
+        return (
+            MISPLACED
+            if void(spec, w, ops, np.int64(point.owner), item.start, item.end, item.task == VOID_LEAF) < 0
+            else OVER
+        )
     if point.owner < 0:
         parent = w.buckets[-2 - point.owner].parent
         status = visit_bucket(spec, w, rows, ops, item, stamp, bench)
@@ -421,23 +462,29 @@ def change(
     stacks: tuple[npt.NDArray[np.void], npt.NDArray[np.void]],
     fill: npt.NDArray[np.int64],
 ) -> int:
-    """Work off `stacks[0]`; items that need something end on `stacks[1]`. On MISPLACED or ROTTEN the item is on top of `stacks[0]`."""
+    """Work off `stacks[0]`.
+
+    Items that need something end on `stacks[1]`. On MISPLACED or ROTTEN the item is on top of `stacks[0]`.
+    """
     items, waiting = stacks
     while fill[0] > 0:
         fill[0] -= 1
-        item = take_out(items, fill[0], 1)
+        item = take_out(items, fill[0], IN_HAND)
         status = do_item(spec, w, rows, ops, item, stamp, bench, items, fill)
         if status == WAIT:
-            put_item(waiting, fill, 1, item)
+            put_item(waiting, fill, WAITING, item)
         elif status != OVER:
-            put_item(items, fill, 0, item)
+            put_item(items, fill, WORK, item)
             return status
     return WAIT if fill[1] > 0 else OVER
 
 
 @kernel
 def start_items(starts: npt.NDArray[np.int64], items: npt.NDArray[np.void], fill: npt.NDArray[np.int64]) -> None:
-    """Put the root of every tree that changes on the stack; tree t changes by ops starts[t] .. starts[t + 1] of the order."""
+    """Put the root of every tree that changes on the stack.
+
+    Tree t changes by ops starts[t] .. starts[t + 1] of the order.
+    """
     for t in range(starts.size - 1):
         if starts[t] == starts[t + 1]:
             continue

@@ -7,8 +7,8 @@ Removing a sample walks from the root to its bucket and lowers the counts on the
     |-n1 n=5          |-n1 n=4  TAG       |-n1 n=4  (grown again)
     `-n2 n=4          `-n2 n=4            `-n2 n=4
 
-n1's best split changed, so everything below it is void. Growing it now would make `remove` cost O(subtree); instead n1 gets a tag,
-and whoever next needs n1 grows it.
+n1's best split changed, so everything below it is void. Growing it now would make `remove` cost O(subtree); instead n1
+gets a tag, and whoever next needs n1 grows it.
 
 Invariants
     A tagged node has no children; it keeps its samples.
@@ -24,8 +24,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dynfrsdb_engine.kernel import inlined, kernel
+from dynfrsdb_engine.kernel import inner
 from dynfrsdb_engine.records import LEAF, SPLIT, TAG
+from dynfrsdb_engine.slots import copy, sort
 from dynfrsdb_engine.spec import Spec
 from dynfrsdb_engine.working import (
     LEAF_POINT,
@@ -45,12 +46,16 @@ from dynfrsdb_engine.working import (
     touch_node,
 )
 
+ZERO, NOT_A_LEAF = np.int64(0), np.int64(-1)
 DEPTH = 128
 """Room of a stack that walks a subtree: one waiting sibling for each level, twice over."""
 
 
 class Ops(NamedTuple):
-    """Samples that come (sign +1) and go (-1), one line each; `order` groups them by tree and is partitioned on the way down."""
+    """Samples that come (sign +1) and go (-1), one line each.
+
+    `order` groups them by tree and is partitioned on the way down.
+    """
 
     X: npt.NDArray[np.float32]
     y: npt.NDArray[np.int64]
@@ -59,20 +64,23 @@ class Ops(NamedTuple):
     order: npt.NDArray[np.int32]
 
 
-@kernel
+@inner
 def gather_below(w: Working, root: int, out: npt.NDArray[np.uint32]) -> int:
-    """Copy the slots of all samples below point `root` into `out`; returns how many, or -1 if something is not in memory."""
+    """Copy the slots of all samples below point `root` into `out`.
+
+    Returns how many, or -1 if something is not in memory.
+    """
     stack = np.empty(DEPTH, np.int32)
-    stack[0], height, n = root, 1, 0
+    stack[0], height, n = root, 1, ZERO
     while height > 0:
         height -= 1
         point = w.points[stack[height]]
         if point.feature == MISSING:
             return -1
         if point.owner < 0:
-            row = -2 - point.owner
+            row = -2 - np.int64(point.owner)
             size = w.buckets[row].n
-            out[n : n + size] = w.slots[row, :size]
+            copy(w.slots[row], ZERO, size, out, n)
             n += size
         elif point.feature >= 0:
             stack[height], stack[height + 1] = point.child + 1, point.child
@@ -82,12 +90,12 @@ def gather_below(w: Working, root: int, out: npt.NDArray[np.uint32]) -> int:
             if at < 0:
                 return -1
             size = w.stats.head[point.owner].n
-            out[n : n + size] = w.lists[at : at + size]
+            copy(w.lists, at, size, out, n)
             n += size
     return n
 
 
-@kernel
+@inner
 def all_below(w: Working, root: int) -> bool:
     """Whether every list below point `root` is in memory."""
     stack = np.empty(DEPTH, np.int32)
@@ -106,7 +114,7 @@ def all_below(w: Working, root: int) -> bool:
     return True
 
 
-@kernel
+@inner
 def free_below(w: Working, root: int) -> None:
     """Give back the lines of everything at and below point `root`, and count the tags that go with them."""
     stack = np.empty(DEPTH, np.int32)
@@ -125,25 +133,31 @@ def free_below(w: Working, root: int) -> None:
             free_bucket(w, -2 - np.int64(point.owner))
 
 
-@kernel
+@inner
 def edit_list(ops: Ops, a: int, b: int, slots: npt.NDArray[np.uint32], n: int) -> int:
-    """Take removed slots out of the first `n` of `slots`, append added ones, sort; returns the new size, -1 if one was not there.
+    """Take removed slots out of the first `n` of `slots`, append added ones, sort; returns the new size, -1 if one was
+    not there.
 
     `slots` needs room for those that are added.
     """
     gone = np.empty(b - a, np.uint32)
-    leaving = 0
+    leaving = ZERO
     for i in range(a, b):
         if ops.sign[ops.order[i]] < 0:
             gone[leaving] = ops.slots[ops.order[i]]
             leaving += 1
-    gone = gone[:leaving]
-    gone.sort()
-    kept = 0
+    sort(gone, leaving)
+    kept = ZERO
     for i in range(n):
         slot = slots[i]
-        at = np.searchsorted(gone, slot)
-        if at == leaving or gone[at] != slot:
+        low, high = 0, leaving
+        while low < high:
+            middle = (low + high) >> 1
+            if gone[middle] < slot:
+                low = middle + 1
+            else:
+                high = middle
+        if low == leaving or gone[low] != slot:
             slots[kept] = slot
             kept += 1
     if n - kept != leaving:
@@ -152,11 +166,11 @@ def edit_list(ops: Ops, a: int, b: int, slots: npt.NDArray[np.uint32], n: int) -
         if ops.sign[ops.order[i]] > 0:
             slots[kept] = ops.slots[ops.order[i]]
             kept += 1
-    slots[:kept].sort()
+    sort(slots, kept)
     return kept
 
 
-@kernel
+@inner
 def write_leaf(spec: Spec, w: Working, n: int, totals: npt.NDArray[np.int64]) -> int:
     """Make a leaf from totals; returns its place."""
     place = w.top[TOP_LEAF]
@@ -166,7 +180,7 @@ def write_leaf(spec: Spec, w: Working, n: int, totals: npt.NDArray[np.int64]) ->
         leaf[1], leaf[2], leaf[3] = 1, 0, totals[1]
         w.top[TOP_LEAF] += 4
         return place
-    m = 0
+    m = ZERO
     for c in range(spec.classes):
         if totals[c] > 0:
             leaf[2 + 2 * m], leaf[3 + 2 * m] = c, totals[c]
@@ -176,15 +190,17 @@ def write_leaf(spec: Spec, w: Working, n: int, totals: npt.NDArray[np.int64]) ->
     return place
 
 
-@kernel
-def make_bucket(spec: Spec, w: Working, place: tuple[int, np.uint64, int, int], slots: npt.NDArray[np.uint32], leaf: int, stamp: int) -> None:
+@inner
+def make_bucket(
+    spec: Spec, w: Working, place: tuple[int, np.uint64, int, int], slots: npt.NDArray[np.uint32], leaf: int, stamp: int
+) -> None:
     """Put a bucket at `place` (tree, path, parent, point); tagged, or one leaf if `leaf` is its place."""
     tree, path, parent, at = place
     row = new_bucket(w)
     bucket, point = w.buckets[row], w.points[at]
     bucket.path, bucket.tree, bucket.parent, bucket.point = path, tree, parent, at
     bucket.n, bucket.stamp = slots.size, stamp
-    w.slots[row, : slots.size] = slots
+    copy(slots, ZERO, slots.size, w.slots[row], ZERO)
     point.owner = -2 - row
     if leaf >= 0:
         bucket.kind, point.feature, point.child = SPLIT, LEAF_POINT, leaf
@@ -195,7 +211,7 @@ def make_bucket(spec: Spec, w: Working, place: tuple[int, np.uint64, int, int], 
     touch_bucket(w, row)
 
 
-@kernel
+@inner
 def make_list(spec: Spec, w: Working, row: int, slots_at: int, n: int, leaf: bool) -> None:
     """Turn line `row` into a leaf or a tag whose samples are `lists[slots_at : slots_at + n]`."""
     node = w.nodes[row]
@@ -217,9 +233,10 @@ def make_list(spec: Spec, w: Working, row: int, slots_at: int, n: int, leaf: boo
     touch_node(w, row)
 
 
-@inlined
+@inner
 def void(spec: Spec, w: Working, ops: Ops, row: int, a: int, b: int, leaf: bool) -> int:
-    """Replace a split by its samples, changed by ops a..b: a tag, a leaf, or a tagged bucket. Everything below must be in memory.
+    """Replace a split by its samples, changed by ops a..b: a tag, a leaf, or a tagged bucket. Everything below must be
+    in memory.
 
     Returns the number of samples, or -1 if a removed one was not there.
     """
@@ -239,5 +256,5 @@ def void(spec: Spec, w: Working, ops: Ops, row: int, a: int, b: int, leaf: bool)
         make_list(spec, w, row, start, n, leaf)
     else:
         free_node(w, row)
-        make_bucket(spec, w, (tree, path, parent, at), slots[:n], -1, stamp)
+        make_bucket(spec, w, (tree, path, parent, at), slots[:n], NOT_A_LEAF, stamp)
     return n

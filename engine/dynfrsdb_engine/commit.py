@@ -1,9 +1,8 @@
 """Turn what changed in the working set into records, and make it clean, or drop it.
 
-A commit writes every dirty line as one record. Between two commits a working set is either brought up to date with what was written
-(`mark_clean`) or, after a rollback, loses every line that differs from the disk (`drop_dirty`): they are missing then, and are
-loaded again when somebody needs them.
-"""
+A commit writes every dirty line as one record. Between two commits a working set is either brought up to date with
+what was written (`mark_clean`) or, after a rollback, loses every line that differs from the disk (`drop_dirty`): they
+are missing then, and are loaded again when somebody needs them."""
 
 from __future__ import annotations
 
@@ -11,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dynfrsdb_engine.collect import free_below
-from dynfrsdb_engine.grow import RECORD, Growth, Sink
-from dynfrsdb_engine.kernel import inlined, kernel
+from dynfrsdb_engine.grow import NONE, RECORD, Growth, Sink
+from dynfrsdb_engine.kernel import inlined, inner, kernel
 from dynfrsdb_engine.records import (
     LEAF,
     LEAF_MARK,
@@ -39,7 +38,7 @@ from dynfrsdb_engine.working import (
 )
 
 
-@kernel
+@inner
 def pack_point_leaf(spec: Spec, out: npt.NDArray[np.uint8], at: int, leaves: npt.NDArray[np.int64], place: int) -> int:
     """Write a leaf inside a bucket from its counts in `leaves`; returns the offset behind it."""
     at = put16(out, put16(out, at, LEAF_MARK), leaves[place])
@@ -56,13 +55,13 @@ def pack_point_leaf(spec: Spec, out: npt.NDArray[np.uint8], at: int, leaves: npt
 def pack_bucket(spec: Spec, w: Working, row: int, out: npt.NDArray[np.uint8], begin: int) -> int:
     """Write a bucket; returns the offset behind it."""
     bucket = w.buckets[row]
-    at = pack_bucket_header(out, begin, np.int64(bucket.kind), bucket.n, bucket.stamp, 0)
+    at = pack_bucket_header(out, begin, np.int64(bucket.kind), bucket.n, bucket.stamp, NONE)
     for i in range(bucket.n):
-        at = put32(out, at, w.slots[row, i])
+        at = put32(out, at, np.int64(w.slots[row, i]))
     if bucket.kind == TAG:
         return at
     stack = np.empty(128, np.int32)
-    stack[0], height, nodes = bucket.point, 1, 0
+    stack[0], height, nodes = bucket.point, 1, NONE
     while height > 0:
         height -= 1
         nodes += 1
@@ -70,7 +69,7 @@ def pack_bucket(spec: Spec, w: Working, row: int, out: npt.NDArray[np.uint8], be
         if point.feature == LEAF_POINT:
             at = pack_point_leaf(spec, out, at, w.leaves, np.int64(point.child))
         else:
-            at = put_float(out, put16(out, at, point.feature), point.cut)
+            at = put_float(out, put16(out, at, np.int64(point.feature)), point.cut)
             stack[height], stack[height + 1] = point.child + 1, point.child
             height += 2
     put16(out, begin + 12, nodes)
@@ -86,7 +85,7 @@ def pack_node(spec: Spec, w: Working, row: int, out: npt.NDArray[np.uint8], at: 
         return pack_split(spec, out, at, w.stats, row, stamps, np.int64(node.tags))
     if node.kind == LEAF:
         return pack_leaf(spec, out, at, n, node.stamp, w.stats.totals[row])
-    return pack_list_header(out, at, TAG, 0, n, node.stamp)
+    return pack_list_header(out, at, TAG, NONE, n, node.stamp)
 
 
 @kernel
@@ -126,7 +125,7 @@ def dirty_records(spec: Spec, w: Working) -> Growth:
     return Growth(sink.records[: sink.fill[1]], sink.data[: sink.fill[0]], w.lists)
 
 
-@kernel
+@inner
 def forget_notes(w: Working) -> None:
     """Empty the lists of what to write."""
     for counter in (CLEARS, EDITS, DIRTY_NODES, DIRTY_BUCKETS):

@@ -1,17 +1,17 @@
 """A settled tree as the bytes that its digest hashes.
 
-Pre-order, little endian. A split is u8 1, u16 feature, u32 threshold bits, u32 n, counts; a leaf is u8 0, u32 n, counts, and the ids of
-its samples, ascending. Counts are one u32 per class, or the sum of the targets as i64. Nothing here depends on slots, buckets,
-history or threads.
-"""
+Pre-order, little endian. A split is u8 1, u16 feature, u32 threshold bits, u32 n, counts; a leaf is u8 0, u32 n,
+counts, and the ids of its samples, ascending. Counts are one u32 per class, or the sum of the targets as i64. Nothing
+here depends on slots, buckets, history or threads."""
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
 
-from dynfrsdb_engine.kernel import kernel
+from dynfrsdb_engine.kernel import inner, kernel
 from dynfrsdb_engine.rows import Rows, intact
+from dynfrsdb_engine.slots import sort
 from dynfrsdb_engine.spec import Spec
 from dynfrsdb_engine.unaligned import put16, put32, put64, put_float
 from dynfrsdb_engine.working import LEAF_POINT, NOBODY, Working
@@ -61,7 +61,7 @@ def sum_counts(
                 counts[parents[i], c] += counts[i, c]
 
 
-@kernel
+@inner
 def put_counts(spec: Spec, out: npt.NDArray[np.uint8], at: int, counts: npt.NDArray[np.int64]) -> int:
     """Write n and the counts of one point."""
     at = put32(out, at, counts[counts.size - 1])
@@ -72,7 +72,7 @@ def put_counts(spec: Spec, out: npt.NDArray[np.uint8], at: int, counts: npt.NDAr
     return at
 
 
-@kernel
+@inner
 def leaf_ids(rows: Rows, slots: npt.NDArray[np.uint32], ids: npt.NDArray[np.uint64]) -> bool:
     """Fill `ids` with the ids of the samples in `slots`, ascending; False if a row is bad."""
     for i in range(slots.size):
@@ -80,13 +80,18 @@ def leaf_ids(rows: Rows, slots: npt.NDArray[np.uint32], ids: npt.NDArray[np.uint
         if not intact(rows, slot):
             return False
         ids[i] = rows.words[slot, 1]
-    ids[: slots.size].sort()
+    sort(ids, slots.size)
     return True
 
 
 @kernel
 def write_tree(
-    spec: Spec, w: Working, rows: Rows, order: npt.NDArray[np.int32], counts: npt.NDArray[np.int64], out: npt.NDArray[np.uint8]
+    spec: Spec,
+    w: Working,
+    rows: Rows,
+    order: npt.NDArray[np.int32],
+    counts: npt.NDArray[np.int64],
+    out: npt.NDArray[np.uint8],
 ) -> int:
     """Write the tree's bytes; returns how many, or BAD_SLOT."""
     at, bucket, used = 0, NOBODY, 0
@@ -99,7 +104,7 @@ def write_tree(
         out[at] = 1 if point.feature >= 0 else 0
         at += 1
         if point.feature >= 0:
-            at = put_float(out, put16(out, at, point.feature), point.cut)
+            at = put_float(out, put16(out, at, np.int64(point.feature)), point.cut)
             at = put_counts(spec, out, at, counts[i])
             continue
         at = put_counts(spec, out, at, counts[i])

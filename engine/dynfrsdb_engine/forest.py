@@ -1,9 +1,8 @@
 """A forest as far as it is in memory, and the rounds between kernels and whoever keeps the records.
 
-Kernels walk until they meet something that is not there, and say what. `Forest` fetches everything that is missing, for all trees and
-rows at once, from a `Source`, grows the tags that a query met, and lets the kernel go on. Warm, there is one kernel call; cold, at most as
-many rounds as trees are deep.
-"""
+Kernels walk until they meet something that is not there, and say what. `Forest` fetches everything that is missing,
+for all trees and rows at once, from a `Source`, grows the tags that a query met, and lets the kernel go on. Warm,
+there is one kernel call; cold, at most as many rounds as trees are deep."""
 
 from __future__ import annotations
 
@@ -22,9 +21,11 @@ from dynfrsdb_engine.digest import tree_bytes
 from dynfrsdb_engine.grow import RECORD, BadRow, Growth, Job, grow_jobs, grow_parallel
 from dynfrsdb_engine.hashing import spread
 from dynfrsdb_engine.install import GOOD, WRONG_STAMP, install, keep_list, make_room
+from dynfrsdb_engine.kernel import Record
 from dynfrsdb_engine.recount import make_bench
 from dynfrsdb_engine.rows import Rows
 from dynfrsdb_engine.scan import (
+    ALL,
     FOUND,
     FOUND_LIST,
     FOUND_MISSING,
@@ -94,8 +95,9 @@ class Forest:
         self.spec, self.source, self.rows = spec, source, rows
         self.changeable = changeable
         self.w: Working = make_working(spec, changeable)
-        self._bench = make_bench(spec) if changeable else None
+        self._bench = make_bench(spec)
         self._needs = np.zeros(4 * ROWS_AT_ONCE, predicting.NEED)
+        self._round = 0
 
     def set_roots(self, stamps: npt.NDArray[np.uint64], n: npt.NDArray[np.uint32], tags: npt.NDArray[np.uint8]) -> None:
         """Take over what the roots must be."""
@@ -113,7 +115,9 @@ class Forest:
 
     # Loading
 
-    def _install(self, records: npt.NDArray[np.void], data: npt.NDArray[np.uint8], lists: npt.NDArray[np.uint32], grown: bool) -> None:
+    def _install(
+        self, records: npt.NDArray[np.void], data: npt.NDArray[np.uint8], lists: npt.NDArray[np.uint32], grown: bool
+    ) -> None:
         self.w = make_room(self.w, records, data.size, int(records["list_size"].sum()))
         status, i = install(self.spec, self.w, records, data, lists, grown, grown and self.changeable)
         if status != GOOD:
@@ -144,7 +148,9 @@ class Forest:
         found = list(self.source.below(tree, path))
         if found:
             self._bring([(tree, place, bucket) for place, bucket, _ in found], [payload for _, _, payload in found])
-        for entry in self._scan(lambda out: scan_tree(self.w, tree, np.uint64(path), self._point(tree, path), False, out, 0)):
+        for entry in self._scan(
+            lambda out: scan_tree(self.w, tree, np.uint64(path), self._point(tree, path), int(ALL), out, 0)
+        ):
             if entry["what"] == FOUND_MISSING:
                 raise Damaged(tree, int(entry["path"]), "is missing")
             if entry["what"] == FOUND_LIST:
@@ -162,7 +168,9 @@ class Forest:
         slots = np.concatenate([np.setdiff1d(slots, mine["slot"][mine["sign"] < 0]), mine["slot"][mine["sign"] > 0]])
         slots = np.sort(slots).astype(np.uint32)
         if slots.size != self.w.stats.head[row]["n"]:
-            raise Damaged(tree, path, f"has a list of {slots.size} samples where {self.w.stats.head[row]['n']} are expected")
+            raise Damaged(
+                tree, path, f"has a list of {slots.size} samples where {self.w.stats.head[row]['n']} are expected"
+            )
         self.w = ensure(self.w, lists=slots.size)
         keep_list(self.w, row, slots)
 
@@ -182,9 +190,13 @@ class Forest:
         out = np.empty((X.shape[0], self.spec.classes or 1))
         for start in range(0, X.shape[0], ROWS_AT_ONCE):
             rows = X[start : start + ROWS_AT_ONCE]
-            while count := predicting.predict(self.spec, self.w, rows, out[start : start + ROWS_AT_ONCE], self._needs):
+            while count := self._try(rows, out[start : start + ROWS_AT_ONCE]):
                 self._meet(self._needs[:count], rows)
         return out
+
+    def _try(self, X: npt.NDArray[np.float32], out: npt.NDArray[np.float64]) -> int:
+        self._round += 1
+        return int(predicting.predict(self.spec, self.w, X, out, self._needs, self._round))
 
     def _meet(self, needs: npt.NDArray[np.void], X: npt.NDArray[np.float32]) -> None:
         """Load what is missing and grow the tags that queries met."""
@@ -195,7 +207,10 @@ class Forest:
         if tagged.size:
             places, which = np.unique(tagged[["tree", "path"]], return_inverse=True)
             asking = [tagged["row"][which == i] for i in range(places.size)]
-            jobs = [self._job(int(place["tree"]), int(place["path"]), rows) for place, rows in zip(places, asking, strict=True)]
+            jobs = [
+                self._job(int(place["tree"]), int(place["path"]), rows)
+                for place, rows in zip(places, asking, strict=True)
+            ]
             self._take(grow_jobs(self.spec, self.rows, jobs, X))
 
     def _job(self, tree: int, path: int, asking: npt.NDArray[np.int32] | None = None) -> Job:
@@ -237,7 +252,7 @@ class Forest:
     def load_tree(self, tree: int) -> None:
         """Bring a whole tree and grow its tags."""
         self.load_below(tree, 1)
-        found = self._scan(lambda out: scan_tree(self.w, tree, np.uint64(1), tree, False, out, 0))
+        found = self._scan(lambda out: scan_tree(self.w, tree, np.uint64(1), tree, int(ALL), out, 0))
         self.grow_tags(found[found["what"] == FOUND_TAG])
 
     def plant(self, tree: int, growth: Growth) -> None:
@@ -274,13 +289,17 @@ class Forest:
             else:
                 self._complain(status, items[fill[0] - 1])
 
-    def _make_room(self, item: np.void) -> None:
+    def _make_room(self, item: Record) -> None:
         changed = int(item["end"] - item["start"])
         n = int(self.w.roots["n"].max()) + 2 * changed
         leaf = 4 + 2 * self.spec.columns
-        self.w = ensure(self.w, nodes=16, buckets=64, leaves=64 * leaf, lists=2 * n + 1024, cleared=256, edits=changed + 1024)
+        self.w = ensure(
+            self.w, nodes=16, buckets=64, leaves=64 * leaf, lists=2 * n + 1024, cleared=256, edits=changed + 1024
+        )
 
-    def _satisfy(self, waiting: npt.NDArray[np.void], items: npt.NDArray[np.void], fill: npt.NDArray[np.int64]) -> npt.NDArray[np.void]:
+    def _satisfy(
+        self, waiting: npt.NDArray[np.void], items: npt.NDArray[np.void], fill: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.void]:
         """Bring what the waiting items need and put them back on the stack."""
         records = waiting[waiting["need"] == changes.NEED_RECORD]
         if records.size:
@@ -294,7 +313,7 @@ class Forest:
         fill[0], fill[1] = waiting.size, 0
         return items
 
-    def _complain(self, status: int, item: np.void) -> None:
+    def _complain(self, status: int, item: Record) -> None:
         if status == changes.MISPLACED:
             raise Damaged(int(item["tree"]), int(item["path"]), "does not hold a sample that belongs there")
         raise Damaged(int(item["tree"]), int(item["path"]), "has a sample whose row fails its hash")
@@ -311,8 +330,14 @@ class Forest:
         """Slots to take out of, or put into, long lists that stay on disk."""
         edits = self.w.edits[: self.w.top[EDITS]]
         nodes = self.w.nodes[edits["row"]]
-        alive = (nodes["kind"] != 0) & (nodes["tree"] == edits["tree"]) & (nodes["path"] == edits["path"]) & (nodes["fresh"] == 0)
-        return edits[alive]
+        alive = (
+            (nodes["kind"] != 0)
+            & (nodes["tree"] == edits["tree"])
+            & (nodes["path"] == edits["path"])
+            & (nodes["fresh"] == 0)
+        )
+        mine: npt.NDArray[np.void] = edits[alive]
+        return mine
 
     def mark_clean(self) -> None:
         """After a commit: memory and disk agree."""

@@ -1,8 +1,8 @@
 """Grow subtrees from their samples, as records.
 
-A *job* is one node to grow: (tree, path, its samples). Jobs share one block of gathered samples, one line per feature, and an index
-that is partitioned as the trees grow. The partition is stable and samples come in the order of their slots, so every list that
-comes out is sorted without sorting.
+A *job* is one node to grow: (tree, path, its samples). Jobs share one block of gathered samples, one line per feature,
+and an index that is partitioned as the trees grow. The partition is stable and samples come in the order of their
+slots, so every list that comes out is sorted without sorting.
 
     job (tree 3, path 1, 900 samples)
       -> split record 1      n=900
@@ -10,11 +10,11 @@ comes out is sorted without sorting.
       -> split record 3      n=780
       ...                    in pre-order, which is the order of keys on disk
 
-Growing everything is one mode. In the other a job carries query rows, and only nodes that a query reaches are grown; the rest is left
-tagged with its list. Both give the same nodes, because each is a function of its samples.
+Growing everything is one mode. In the other a job carries query rows, and only nodes that a query reaches are grown;
+the rest is left tagged with its list. Both give the same nodes, because each is a function of its samples.
 
-Output goes into a `Sink`. When it is full the kernel returns with its stack intact, the caller makes room and calls again.
-"""
+Output goes into a `Sink`. When it is full the kernel returns with its stack intact, the caller makes room and calls
+again."""
 
 from __future__ import annotations
 
@@ -26,9 +26,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dynfrsdb_engine.kernel import inlined, kernel
+from dynfrsdb_engine.kernel import Record, inlined, inner, kernel
 from dynfrsdb_engine.records import (
-    LEAF,
     SPLIT,
     TAG,
     bucket_room,
@@ -45,15 +44,34 @@ from dynfrsdb_engine.spec import Spec
 from dynfrsdb_engine.unaligned import put16, put32, put_float
 
 ITEM = np.dtype(
-    [("path", "u8"), ("stamp", "i8"), ("start", "i8"), ("end", "i8"), ("q_start", "i8"), ("q_end", "i8"), ("tree", "i8"), ("job", "i8")],
+    [
+        ("path", "u8"),
+        ("stamp", "i8"),
+        ("start", "i8"),
+        ("end", "i8"),
+        ("q_start", "i8"),
+        ("q_end", "i8"),
+        ("tree", "i8"),
+        ("job", "i8"),
+    ],
     align=True,
 )
 RECORD = np.dtype(
-    [("path", "u8"), ("at", "i8"), ("size", "i8"), ("list_at", "i8"), ("list_size", "i8"), ("tree", "i8"), ("bucket", "i8")],
+    [
+        ("path", "u8"),
+        ("at", "i8"),
+        ("size", "i8"),
+        ("list_at", "i8"),
+        ("list_size", "i8"),
+        ("tree", "i8"),
+        ("bucket", "i8"),
+    ],
     align=True,
 )
 """Where a record's bytes are, and its long list if it has one; `bucket` is 1 for the buckets database, 0 for nodes."""
 DONE, FULL = 0, 1
+IN_NODES, IN_BUCKETS = np.int64(0), np.int64(1)
+LEFT, RIGHT, NO_TAGS, NONE, ONLY, IN_HAND, INSIDE = (np.int64(v) for v in (0, 1, 0, 0, 0, 1, 2))
 BELOW = 128
 """Stack room beyond the jobs: two items for each level, and two lines for the items in hand."""
 
@@ -93,8 +111,10 @@ def depth_of(path: np.uint64) -> int:
     return depth
 
 
-@kernel
-def partition(column: npt.NDArray[np.float32], cut: float, index: npt.NDArray[np.int32], spare: npt.NDArray[np.int32]) -> int:
+@inner
+def partition(
+    column: npt.NDArray[np.float32], cut: float, index: npt.NDArray[np.int32], spare: npt.NDArray[np.int32]
+) -> int:
     """Bring the samples that go left to the front, keeping their order; returns how many."""
     left, right = 0, 0
     for i in index:
@@ -104,19 +124,25 @@ def partition(column: npt.NDArray[np.float32], cut: float, index: npt.NDArray[np
         else:
             spare[right] = i
             right += 1
-    index[left:] = spare[:right]
+    for j in range(right):
+        index[left + j] = spare[j]
     return left
 
 
-@kernel
-def take_out(items: npt.NDArray[np.void], at: int, hand: int) -> np.void:
-    """Copy an item to the last or last but one line, out of reach of what is pushed next: a record is only a pointer."""
+@inner
+def take_out(items: npt.NDArray[np.void], at: int, hand: int) -> Record:
+    """Copy an item to the last or last but one line, out of reach of what is pushed next.
+
+    A record is only a pointer.
+    """
     items[items.size - hand] = items[at]
     return items[items.size - hand]
 
 
-@kernel
-def push(items: npt.NDArray[np.void], fill: npt.NDArray[np.int64], parent: np.void, right: int, cut: int, q_cut: int) -> None:
+@inner
+def push(
+    items: npt.NDArray[np.void], fill: npt.NDArray[np.int64], parent: Record, right: int, cut: int, q_cut: int
+) -> None:
     """Put one child of `parent` on the stack; its samples end (left) or begin (right) at `cut`."""
     item = items[fill[2]]
     item.path = parent.path * np.uint64(2) + np.uint64(right)
@@ -126,10 +152,8 @@ def push(items: npt.NDArray[np.void], fill: npt.NDArray[np.int64], parent: np.vo
     fill[2] += 1
 
 
-@kernel
-def is_leaf(
-    spec: Spec, item: np.void, depth: int, samples: Samples, stats: Stats, scratch: Scratch
-) -> bool:
+@inner
+def is_leaf(spec: Spec, item: Record, depth: int, samples: Samples, stats: Stats, scratch: Scratch) -> bool:
     """Apply the leaf rule; if it is no leaf, the best split is in line 0 of `stats` afterwards."""
     index = samples.index[item.start : item.end]
     count_totals(spec.classes, samples.y, index, stats.totals[0])
@@ -137,37 +161,44 @@ def is_leaf(
     if depth >= spec.max_depth or n < spec.min_split or pure(spec.classes, stats.totals[0], n):
         return True
     node = (item.tree, item.path, depth, item.job)
-    return not search(spec, node, samples.X, samples.y, index, stats, 0, scratch)
+    return not search(spec, node, samples.X, samples.y, index, stats, ONLY, scratch)
 
 
-@kernel
-def note(sink: Sink, item: np.void, end: int, bucket: int, listed: bool) -> None:
-    """Enter the record that was just written up to `end`."""
+@inner
+def note(sink: Sink, item: Record, end: int, bucket: int, listed: int) -> None:
+    """Enter the record that was just written up to `end`, with a list of so many samples."""
     record = sink.records[sink.fill[1]]
     record.path, record.tree, record.bucket = item.path, item.tree, bucket
     record.at, record.size = sink.fill[0], end - sink.fill[0]
     record.list_at = item.start
-    record.list_size = item.end - item.start if listed else 0
+    record.list_size = listed
     sink.fill[0] = end
     sink.fill[1] += 1
 
 
 @inlined
 def grow_bucket(
-    spec: Spec, item: np.void, samples: Samples, items: npt.NDArray[np.void], sink: Sink, stats: Stats, scratch: Scratch, grown: bool
+    spec: Spec,
+    item: Record,
+    samples: Samples,
+    items: npt.NDArray[np.void],
+    sink: Sink,
+    stats: Stats,
+    scratch: Scratch,
+    grown: bool,
 ) -> None:
     """Write a bucket: its slots and, if `grown`, its small tree in pre-order."""
     out, fill = sink.data, sink.fill
     start, end, stamp = item.start, item.end, item.stamp
     begin = fill[0]
-    at = pack_bucket_header(out, begin, SPLIT if grown else TAG, end - start, stamp, 0) + 4 * (end - start)
-    base, nodes = fill[2], 0
+    at = pack_bucket_header(out, begin, SPLIT if grown else TAG, end - start, stamp, NONE) + 4 * (end - start)
+    base, nodes = fill[2], NONE
     if grown:
         items[base] = item
         fill[2] += 1
     while fill[2] > base:
         fill[2] -= 1
-        here = take_out(items, fill[2], 2)
+        here = take_out(items, fill[2], INSIDE)
         nodes += 1
         if is_leaf(spec, here, depth_of(here.path), samples, stats, scratch):
             at = pack_small_leaf(spec, out, at, here.end - here.start, stats.totals[0])
@@ -176,16 +207,16 @@ def grow_bucket(
         f, cut = stats.cand[0, head.best].feature, stats.cuts[0, head.best, head.cut]
         at = put_float(out, put16(out, at, f), cut)
         middle = here.start + partition(samples.X[f], cut, samples.index[here.start : here.end], scratch.spare)
-        push(items, fill, here, 1, middle, 0)
-        push(items, fill, here, 0, middle, 0)
+        push(items, fill, here, RIGHT, middle, NONE)
+        push(items, fill, here, LEFT, middle, NONE)
     put16(out, begin + 12, nodes)
     for i in range(start, end):
-        put32(out, begin + 14 + 4 * (i - start), samples.slots[samples.index[i]])
-    note(sink, item, at, 1, False)
+        put32(out, begin + 14 + 4 * (i - start), np.int64(samples.slots[samples.index[i]]))
+    note(sink, item, at, IN_BUCKETS, NONE)
 
 
-@kernel
-def route(queries: Queries, item: np.void, feature: int, cut: float) -> int:
+@inner
+def route(queries: Queries, item: Record, feature: int, cut: float) -> int:
     """Partition the item's queries like its samples; returns where the right side begins."""
     left, right = item.q_start, item.q_end
     while left < right:
@@ -201,7 +232,7 @@ def route(queries: Queries, item: np.void, feature: int, cut: float) -> int:
 @inlined
 def grow_node(
     spec: Spec,
-    item: np.void,
+    item: Record,
     samples: Samples,
     queries: Queries,
     items: npt.NDArray[np.void],
@@ -212,23 +243,29 @@ def grow_node(
     """Write one record with n > B and put its children on the stack, right one first."""
     n = item.end - item.start
     if not (queries.all or item.q_end > item.q_start):
-        note(sink, item, pack_list_header(sink.data, sink.fill[0], TAG, 0, n, item.stamp), 0, True)
+        note(sink, item, pack_list_header(sink.data, sink.fill[0], TAG, NONE, n, item.stamp), IN_NODES, n)
     elif is_leaf(spec, item, depth_of(item.path), samples, stats, scratch):
-        note(sink, item, pack_leaf(spec, sink.data, sink.fill[0], n, item.stamp, stats.totals[0]), 0, True)
+        note(sink, item, pack_leaf(spec, sink.data, sink.fill[0], n, item.stamp, stats.totals[0]), IN_NODES, n)
     else:
         head = stats.head[0]
         f, cut = stats.cand[0, head.best].feature, stats.cuts[0, head.best, head.cut]
         stamps = (item.stamp, item.stamp, item.stamp)
-        note(sink, item, pack_split(spec, sink.data, sink.fill[0], stats, 0, stamps, 0), 0, False)
+        note(sink, item, pack_split(spec, sink.data, sink.fill[0], stats, ONLY, stamps, NO_TAGS), IN_NODES, NONE)
         middle = item.start + partition(samples.X[f], cut, samples.index[item.start : item.end], scratch.spare)
         q_middle = route(queries, item, f, cut)
-        push(items, sink.fill, item, 1, middle, q_middle)
-        push(items, sink.fill, item, 0, middle, q_middle)
+        push(items, sink.fill, item, RIGHT, middle, q_middle)
+        push(items, sink.fill, item, LEFT, middle, q_middle)
 
 
 @kernel
 def grow(
-    spec: Spec, samples: Samples, queries: Queries, items: npt.NDArray[np.void], sink: Sink, stats: Stats, scratch: Scratch
+    spec: Spec,
+    samples: Samples,
+    queries: Queries,
+    items: npt.NDArray[np.void],
+    sink: Sink,
+    stats: Stats,
+    scratch: Scratch,
 ) -> int:
     """Work off the stack of items; FULL asks for a larger sink and to be called again."""
     room = max(split_room(spec), bucket_room(spec.bucket))
@@ -236,7 +273,7 @@ def grow(
         if sink.fill[0] + room > sink.data.size or sink.fill[1] == sink.records.size:
             return FULL
         sink.fill[2] -= 1
-        item = take_out(items, sink.fill[2], 1)
+        item = take_out(items, sink.fill[2], IN_HAND)
         if item.end - item.start <= spec.bucket:
             grown = queries.all or item.q_end > item.q_start
             grow_bucket(spec, item, samples, items, sink, stats, scratch, grown)
@@ -323,7 +360,9 @@ def _items(jobs: Sequence[Job]) -> npt.NDArray[np.void]:
     return items
 
 
-def grow_parallel(spec: Spec, rows: Rows, jobs: Sequence[Job], pool: Executor | None, chunk: int = 8192) -> list[Growth]:
+def grow_parallel(
+    spec: Spec, rows: Rows, jobs: Sequence[Job], pool: Executor | None, chunk: int = 8192
+) -> list[Growth]:
     """Grow everything below `jobs`, in chunks of about `chunk` samples spread over the pool's threads, in order."""
     groups: list[list[Job]] = [[]]
     size = 0

@@ -1,21 +1,21 @@
 """Everything random, as a stateless hash (algorithm 1).
 
-There is no generator whose state moves on: a threshold is a function of (tree key, path, feature, i), a feature order of
-(tree key, path), the trees of a sample of (occupancy key, id). So a node looks the same whoever grows it, whenever.
+There is no generator whose state moves on: a threshold is a function of (tree key, path, feature, i), a feature order
+of (tree key, path), the trees of a sample of (occupancy key, id). So a node looks the same whoever grows it, whenever.
 
     step(h, v) = mix((h ^ v) + GOLDEN)                 mix is the finaliser of splitmix64
     hash(key, path, feature, i) = step(step(step(key, path), feature), i)
 
-Feature orders and occupancies are the beginning of a Fisher-Yates shuffle, drawn as far as needed. The shuffled array is an
-identity that is lent by the caller and put back in order afterwards, so that a node costs what it looks at, not all features.
-"""
+Feature orders and occupancies are the beginning of a Fisher-Yates shuffle, drawn as far as needed. The shuffled array
+is an identity that is lent by the caller and put back in order afterwards, so that a node costs what it looks at, not
+all features."""
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
 
-from dynfrsdb_engine.kernel import kernel
+from dynfrsdb_engine.kernel import inner, kernel
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 MIX_A = np.uint64(0xBF58476D1CE4E5B9)
@@ -52,7 +52,7 @@ def place(order_hash: np.uint64, j: int, d: int) -> int:
     return j + below(step(order_hash, np.uint64(j)), d - j)
 
 
-@kernel
+@inner
 def restore(shuffled: npt.NDArray[np.int32], swaps: npt.NDArray[np.int32], n: int) -> None:
     """Undo the first `n` swaps, so that `shuffled` is the identity again."""
     for j in range(n - 1, -1, -1):
@@ -81,9 +81,17 @@ def thresholds(node_hash: np.uint64, feature: int, lo: float, hi: float, out: np
 
 @kernel
 def occupancy(
-    key: np.uint64, sample: np.uint64, k: int, shuffled: npt.NDArray[np.int32], swaps: npt.NDArray[np.int32], out: npt.NDArray[np.int32]
+    key: np.uint64,
+    sample: np.uint64,
+    k: int,
+    shuffled: npt.NDArray[np.int32],
+    swaps: npt.NDArray[np.int32],
+    out: npt.NDArray[np.int32],
 ) -> None:
-    """Fill `out` with the k trees of one sample. `shuffled` is an identity over the trees, and is one again afterwards."""
+    """Fill `out` with the k trees of one sample.
+
+    `shuffled` is an identity over the trees, and is one again afterwards.
+    """
     h = step(key, sample)
     for j in range(k):
         r = place(h, j, shuffled.size)
@@ -97,20 +105,23 @@ def occupancy(
 def spread(
     key: np.uint64, ids: npt.NDArray[np.uint64], k: int, starts: npt.NDArray[np.int64], members: npt.NDArray[np.int32]
 ) -> None:
-    """Sort samples into their trees: tree t holds `members[starts[t]:starts[t + 1]]`, each an index into `ids`, ascending."""
+    """Sort samples into their trees.
+
+    Tree t holds `members[starts[t]:starts[t + 1]]`, each an index into `ids`, ascending.
+    """
     trees = starts.size - 1
-    shuffled = np.arange(trees).astype(np.int32)
-    swaps, mine = np.empty(k, np.int32), np.empty(k, np.int32)
-    homes = np.empty((ids.size, k), np.int32)
-    starts[:] = 0
-    for i in range(ids.size):
-        occupancy(key, ids[i], k, shuffled, swaps, mine)
-        homes[i] = mine
-        for j in range(k):
-            starts[mine[j] + 1] += 1
+    shuffled, swaps = np.empty(trees, np.int32), np.empty(k, np.int32)
+    homes, fill = np.empty((ids.size, k), np.int32), np.empty(trees, np.int64)
     for t in range(trees):
+        shuffled[t], starts[t + 1] = t, 0
+    starts[0] = 0
+    for i in range(ids.size):
+        occupancy(key, ids[i], k, shuffled, swaps, homes[i])
+        for j in range(k):
+            starts[homes[i, j] + 1] += 1
+    for t in range(trees):
+        fill[t] = starts[t]
         starts[t + 1] += starts[t]
-    fill = starts[:trees].copy()
     for i in range(ids.size):
         for j in range(k):
             t = homes[i, j]

@@ -1,4 +1,7 @@
-"""Look at records one at a time: what a place in a tree says, in plain Python. For audits and for people; never on a hot path."""
+"""Look at records one at a time.
+
+What a place in a tree says, in plain Python. For audits and for people; never on a hot path.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,21 @@ class Place:
             slots = np.frombuffer(data, "<u4", n, BUCKET_HEADER)
             tagged = data[0] == TAG
             stamp = _u64(data, BUCKET_STAMP)
-            return cls(tree, path, True, False, tagged, n, stamp, 0, 0, False, False, slots, data[12:14] + data[end:].rstrip(b"\0"))
+            return cls(
+                tree,
+                path,
+                True,
+                False,
+                tagged,
+                n,
+                stamp,
+                0,
+                0,
+                False,
+                False,
+                slots,
+                data[12:14] + data[end:].rstrip(b"\0"),
+            )
         n, none = int.from_bytes(data[4:8], "little"), np.empty(0, np.uint32)
         split, tagged = data[0] == SPLIT, data[0] == TAG
         if not split:
@@ -88,7 +105,7 @@ class Place:
     def difference(self, other: Place) -> str:
         """What is different from a record of the same samples, in words; empty if nothing."""
         if self.split != other.split or self.bucket != other.bucket:
-            return f"is {'a split' if self.split else 'no split'} where its samples make {'one' if other.split else 'none'}"
+            return "is a split where its samples make none" if self.split else "is no split where its samples make one"
         if self.n != other.n:
             return f"says it has {self.n} samples, but has {other.n}"
         if not np.array_equal(self.slots, other.slots):

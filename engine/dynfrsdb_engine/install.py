@@ -1,8 +1,8 @@
 """Bring records into the working set, whether they come from disk or were just grown.
 
-A record finds its place by walking its path from the root, so parents come first; that is what pre-order gives. What a parent says of
-its child (size and stamp) must be what the child says of itself: a record that lies is corrupt, even with a valid checksum.
-"""
+A record finds its place by walking its path from the root, so parents come first; that is what pre-order gives. What a
+parent says of its child (size and stamp) must be what the child says of itself: a record that lies is corrupt, even
+with a valid checksum."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dynfrsdb_engine.grow import depth_of
-from dynfrsdb_engine.kernel import inlined, kernel
+from dynfrsdb_engine.kernel import Record, inlined, inner, kernel
 from dynfrsdb_engine.records import (
     AT_LEFT_STAMP,
     AT_RIGHT_STAMP,
@@ -51,12 +51,13 @@ from dynfrsdb_engine.working import (
     touch_node,
 )
 
+SMALL, LARGE = np.int64(2), np.int64(4)
 GOOD, WRONG_STAMP, WRONG_SIZE = 0, 1, 2
 """What became of the records: all well, or one is not what its parent says."""
 Bytes = npt.NDArray[np.uint8]
 
 
-@kernel
+@inner
 def expected(w: Working, tree: int, path: np.uint64, parent: int) -> tuple[int, int]:
     """The stamp and size that a node must have, as its parent says."""
     if parent < 0:
@@ -65,9 +66,12 @@ def expected(w: Working, tree: int, path: np.uint64, parent: int) -> tuple[int, 
     return (node.right_stamp, node.right_n) if path & np.uint64(1) else (node.left_stamp, node.left_n)
 
 
-@kernel
-def read_leaf(spec: Spec, w: Working, data: Bytes, at: int, n: int, m: int, small: bool) -> tuple[int, int]:
-    """Read a leaf's `m` counts into `leaves`; returns (its place there, the offset behind it)."""
+@inner
+def read_leaf(spec: Spec, w: Working, data: Bytes, at: int, n: int, m: int, width: int) -> tuple[int, int]:
+    """Read a leaf's `m` counts, each of `width` bytes, into `leaves`.
+
+    Returns (its place there, the offset behind it).
+    """
     place = w.top[TOP_LEAF]
     leaf = w.leaves[place:]
     leaf[0] = n
@@ -78,22 +82,22 @@ def read_leaf(spec: Spec, w: Working, data: Bytes, at: int, n: int, m: int, smal
     leaf[1] = m
     for i in range(m):
         leaf[2 + 2 * i] = get16(data, at)
-        leaf[3 + 2 * i] = get16(data, at + 2) if small else get32(data, at + 2)
-        at += 4 if small else 6
+        leaf[3 + 2 * i] = get16(data, at + 2) if width == SMALL else get32(data, at + 2)
+        at += 2 + width
     w.top[TOP_LEAF] += 2 + 2 * m
     return place, at
 
 
-@kernel
+@inner
 def read_small_leaf(spec: Spec, w: Working, data: Bytes, at: int) -> tuple[int, int]:
     """Read a leaf inside a bucket, behind its mark; returns (its place, the offset behind it)."""
     n = get16(data, at)
     if spec.classes == 0:
-        return read_leaf(spec, w, data, at + 2, n, 1, True)
-    return read_leaf(spec, w, data, at + 4, n, get16(data, at + 2), True)
+        return read_leaf(spec, w, data, at + 2, n, n, SMALL)
+    return read_leaf(spec, w, data, at + 4, n, get16(data, at + 2), SMALL)
 
 
-@kernel
+@inner
 def read_small_tree(spec: Spec, w: Working, data: Bytes, at: int, root: int, owner: int) -> None:
     """Read a bucket's tree, in pre-order, below point `root`."""
     stack = np.empty(64, np.int32)
@@ -116,7 +120,7 @@ def read_small_tree(spec: Spec, w: Working, data: Bytes, at: int, root: int, own
 
 
 @inlined
-def install_bucket(spec: Spec, w: Working, record: np.void, data: Bytes, at: int, parent: int) -> int:
+def install_bucket(spec: Spec, w: Working, record: Record, data: Bytes, at: int, parent: int) -> int:
     """Bring a bucket to point `at`; returns its line."""
     offset = record.at
     row = new_bucket(w)
@@ -134,7 +138,7 @@ def install_bucket(spec: Spec, w: Working, record: np.void, data: Bytes, at: int
 
 
 @inlined
-def install_node(spec: Spec, w: Working, record: np.void, data: Bytes, at: int, parent: int) -> int:
+def install_node(spec: Spec, w: Working, record: Record, data: Bytes, at: int, parent: int) -> int:
     """Bring a split, or the head of a long list, to point `at`; returns its line."""
     offset = record.at
     row = new_node(w)
@@ -156,25 +160,25 @@ def install_node(spec: Spec, w: Working, record: np.void, data: Bytes, at: int, 
         point.cut = get_float(data, offset + 36)
         point.feature = get16(data, offset + 40)
     elif node.kind == LEAF:
-        place, _ = read_leaf(spec, w, data, offset + LIST_HEADER, n, get16(data, offset + 2), False)
+        place, _ = read_leaf(spec, w, data, offset + LIST_HEADER, n, get16(data, offset + 2), LARGE)
         point.feature, point.child = LEAF_POINT, place
         if keep_stats:
-            fill_totals(spec, w, row, place)
+            leaf_totals(spec, w.leaves, place, w.stats.totals[row])
     else:
         point.feature = TAGGED
     return row
 
 
-@kernel
-def fill_totals(spec: Spec, w: Working, row: int, place: int) -> None:
-    """Spread a leaf's counts into the node's totals."""
-    totals = w.stats.totals[row]
-    totals[:] = 0
+@inner
+def leaf_totals(spec: Spec, leaves: npt.NDArray[np.int64], place: int, totals: npt.NDArray[np.int64]) -> None:
+    """Spread a leaf's counts."""
+    for c in range(totals.size):
+        totals[c] = 0
     if spec.classes == 0:
-        totals[0], totals[1] = w.leaves[place], w.leaves[place + 3]
+        totals[0], totals[1] = leaves[place], leaves[place + 3]
         return
-    for i in range(w.leaves[place + 1]):
-        totals[w.leaves[place + 2 + 2 * i]] = w.leaves[place + 3 + 2 * i]
+    for i in range(leaves[place + 1]):
+        totals[leaves[place + 2 + 2 * i]] = leaves[place + 3 + 2 * i]
 
 
 @inlined
@@ -193,13 +197,18 @@ def release_tag(w: Working, at: int, changed: bool) -> None:
 
 @kernel
 def install(
-    spec: Spec, w: Working, records: npt.NDArray[np.void], data: Bytes, lists: npt.NDArray[np.uint32], grown: bool, changed: bool
+    spec: Spec,
+    w: Working,
+    records: npt.NDArray[np.void],
+    data: Bytes,
+    lists: npt.NDArray[np.uint32],
+    grown: bool,
+    changed: bool,
 ) -> tuple[int, int]:
     """Bring `records` into the working set; returns (what became of the last one looked at, its index).
 
-    `grown` records replace a tag, the others what is missing. One whose place is taken, or lies below a node that the open transaction
-    made void, is passed over. `changed` marks what is brought in as to be written.
-    """
+    `grown` records replace a tag, the others what is missing. One whose place is taken, or lies below a node that the
+    open transaction made void, is passed over. `changed` marks what is brought in as to be written."""
     for i in range(records.size):
         record = records[i]
         at, parent = locate(w, record.tree, record.path, depth_of(record.path))
@@ -244,7 +253,8 @@ def install(
 def keep_list(w: Working, row: int, slots: npt.NDArray[np.uint32]) -> None:
     """Put a long list into memory."""
     at = w.top[TOP_LIST]
-    w.lists[at : at + slots.size] = slots
+    for i in range(slots.size):
+        w.lists[at + i] = slots[i]
     w.nodes[row].list_at = at
     w.top[TOP_LIST] += slots.size
 
@@ -253,5 +263,11 @@ def make_room(w: Working, records: npt.NDArray[np.void], size: int, lists: int) 
     """Room for `records` of `size` bytes together with `lists` slots of long lists; bounds, not exact needs."""
     count = len(records)
     return ensure(
-        w, points=size // 3 + 2 * count, leaves=size + 8 * count, lists=lists, nodes=count, buckets=count, cleared=count + 1
+        w,
+        points=size // 3 + 2 * count,
+        leaves=size + 8 * count,
+        lists=lists,
+        nodes=count,
+        buckets=count,
+        cleared=count + 1,
     )

@@ -4,9 +4,8 @@ A kernel is a function on plain arrays that numba compiles the first time it is 
 trees can grow in parallel threads; none uses `fastmath` or `prange`, which change bits.
 
 numba's disk cache notices an edit of a kernel's own file but not of a file it calls. The cache therefore lives in a
-directory named by a hash of all sources of the engine: any edit starts a fresh one. Where no directory can be written (a
-read-only container without a home) kernels are compiled in memory and everything else works the same.
-"""
+directory named by a hash of all sources of the engine: any edit starts a fresh one. Where no directory can be written
+(a read-only container without a home) kernels are compiled in memory and everything else works the same."""
 
 from __future__ import annotations
 
@@ -21,6 +20,8 @@ import numba
 from numba.core import config
 
 F = TypeVar("F", bound=Callable[..., Any])
+Record = Any
+"""One line of a structured array; numba knows its fields. It is a pointer: it must not outlive the array."""
 
 
 def cache_directory() -> Path:
@@ -45,21 +46,32 @@ CACHE = cache_directory()
 CACHED = _writable(CACHE)
 
 
-def inlined(function: F) -> F:
-    """A part of one kernel that has a name of its own: it is compiled only as part of its caller.
-
-    A kernel that calls another optimises it again, so a deep chain of large ones would be compiled many times over.
-    """
-    compiled: F = numba.njit(nogil=True, inline="always", error_model="numpy")(function)
+def _compiled(function: F, **options: Any) -> F:
+    before = config.CACHE_DIR
+    config.CACHE_DIR = str(CACHE) if CACHED else before
+    try:
+        compiled: F = numba.njit(nogil=True, error_model="numpy", **options)(function)
+    finally:
+        config.CACHE_DIR = before
     return compiled
 
 
 def kernel(function: F) -> F:
     """Compile `function` lazily: no GIL, no fast maths, division as in numpy, kept on disk where that is possible."""
-    before = config.CACHE_DIR
-    config.CACHE_DIR = str(CACHE) if CACHED else before
-    try:
-        compiled: F = numba.njit(nogil=True, cache=CACHED, error_model="numpy")(function)
-    finally:
-        config.CACHE_DIR = before
-    return compiled
+    return _compiled(function, cache=CACHED)
+
+
+def inner(function: F) -> F:
+    """A kernel that only kernels call.
+
+    Without the door for Python, which would take longer to compile than the kernel.
+    """
+    return _compiled(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+
+
+def inlined(function: F) -> F:
+    """A part of one kernel that has a name of its own: it is compiled only as part of its caller.
+
+    A kernel that calls another optimises it again, so a deep chain of large ones would be compiled many times over.
+    """
+    return _compiled(function, inline="always")

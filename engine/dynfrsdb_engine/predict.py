@@ -1,18 +1,18 @@
 """Answer queries from the working set, or say what is missing to do so.
 
-A query walks every tree from its root to a leaf. Class frequencies (or the leaf's mean target) are added in the order of the trees and
-divided by the number of trees that hold any sample, all in float64, so an answer does not depend on who gives it, or on threads.
+A query walks every tree from its root to a leaf. Class frequencies (or the leaf's mean target) are added in the order
+of the trees and divided by the number of trees that hold any sample, all in float64, so an answer does not depend on
+who gives it, or on threads.
 
-A walk may end at a record that is not in memory or at a tag. Then the answer is worthless and the walk's end goes on the list of
-needs; the caller brings or grows what is needed, for all rows and trees at once, and asks again.
-"""
+A walk may end at a record that is not in memory or at a tag. Then the answer is worthless and the walk's end goes on
+the list of needs; the caller brings or grows what is needed, for all rows and trees at once, and asks again."""
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
 
-from dynfrsdb_engine.kernel import kernel
+from dynfrsdb_engine.kernel import inner, kernel
 from dynfrsdb_engine.spec import Spec
 from dynfrsdb_engine.working import LEAF_POINT, TAGGED, Working
 
@@ -20,7 +20,7 @@ NEED = np.dtype([("path", "u8"), ("tree", "i8"), ("row", "i8"), ("tagged", "i8")
 """A walk that could not go on: where, for which query row, and whether a tag stopped it."""
 
 
-@kernel
+@inner
 def descend(points: npt.NDArray[np.void], at: int, x: npt.NDArray[np.float32]) -> int:
     """Walk from point `at` to the first point that is not a split."""
     while points[at].feature >= 0:
@@ -29,7 +29,7 @@ def descend(points: npt.NDArray[np.void], at: int, x: npt.NDArray[np.float32]) -
     return at
 
 
-@kernel
+@inner
 def path_of(points: npt.NDArray[np.void], at: int, x: npt.NDArray[np.float32]) -> np.uint64:
     """The path on which `descend` went."""
     path = np.uint64(1)
@@ -41,7 +41,7 @@ def path_of(points: npt.NDArray[np.void], at: int, x: npt.NDArray[np.float32]) -
     return path
 
 
-@kernel
+@inner
 def add_leaf(spec: Spec, leaves: npt.NDArray[np.int64], place: int, out: npt.NDArray[np.float64]) -> None:
     """Add what one leaf says to an answer."""
     n = np.float64(leaves[place])
@@ -53,8 +53,19 @@ def add_leaf(spec: Spec, leaves: npt.NDArray[np.int64], place: int, out: npt.NDA
 
 
 @kernel
-def predict(spec: Spec, w: Working, X: npt.NDArray[np.float32], out: npt.NDArray[np.float64], needs: npt.NDArray[np.void]) -> int:
-    """Fill `out` with mean answers, one line per row of X; returns how many needs stand in the way (at most needs.size)."""
+def predict(
+    spec: Spec,
+    w: Working,
+    X: npt.NDArray[np.float32],
+    out: npt.NDArray[np.float64],
+    needs: npt.NDArray[np.void],
+    round: int,
+) -> int:
+    """Fill `out` with mean answers, one line per row of X; returns how many needs stand in the way (at most
+    needs.size).
+
+    A missing record is noted once a `round`, a tag for every row that meets it.
+    """
     out[:] = 0.0
     missing, holding = 0, 0
     for t in range(spec.trees):
@@ -66,7 +77,8 @@ def predict(spec: Spec, w: Working, X: npt.NDArray[np.float32], out: npt.NDArray
             point = w.points[at]
             if point.feature == LEAF_POINT:
                 add_leaf(spec, w.leaves, point.child, out[i])
-            elif missing < needs.size:
+            elif missing < needs.size and (point.feature == TAGGED or point.child != round):
+                point.child = round
                 need = needs[missing]
                 need.path, need.tree, need.row = path_of(w.points, t, X[i]), t, i
                 need.tagged = point.feature == TAGGED

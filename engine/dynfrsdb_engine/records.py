@@ -7,10 +7,9 @@ Records are little endian and unaligned. There are four kinds:
     tag     a tagged node with n > B: nothing but its size; its samples are a long list
     bucket  n <= B: slots and, unless tagged, the small finished tree below, in pre-order
 
-Thresholds are not stored, only the one that was chosen: the rest is a function of the node's name and range. Counts take two bytes
-where n < 65,536. A candidate with only two values keeps just the counts at the lower one. Skipped constants are a list of those
-that are not zero, and for zeros a list or a bit map, whichever is shorter.
-"""
+Thresholds are not stored, only the one that was chosen: the rest is a function of the node's name and range. Counts
+take two bytes where n < 65,536. A candidate with only two values keeps just the counts at the lower one. Skipped
+constants are a list of those that are not zero, and for zeros a list or a bit map, whichever is shorter."""
 
 from __future__ import annotations
 
@@ -18,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dynfrsdb_engine.hashing import step, thresholds
-from dynfrsdb_engine.kernel import kernel
-from dynfrsdb_engine.search import Stats
+from dynfrsdb_engine.kernel import inner, kernel
+from dynfrsdb_engine.search import Stats, zero
 from dynfrsdb_engine.spec import Spec
 from dynfrsdb_engine.unaligned import (
     Bytes,
@@ -35,14 +34,17 @@ from dynfrsdb_engine.unaligned import (
     put_float,
 )
 
-SPLIT, LEAF, TAG = 1, 2, 3
+SPLIT, LEAF, TAG = np.int64(1), np.int64(2), np.int64(3)
 WIDE, LEFT_TAGS, RIGHT_TAGS, BITMAP = 1, 2, 4, 8
-"""Flags of a split record: counts of four bytes, tags below the left and the right child, zero constants as a bit map."""
+"""Flags of a split record.
+
+Counts of four bytes, tags below the left and the right child, zero constants as a bit map.
+"""
 SPLIT_HEADER, LIST_HEADER, BUCKET_HEADER = 48, 16, 14
 AT_STAMP, AT_LEFT_STAMP, AT_RIGHT_STAMP = 8, 16, 24
 BUCKET_STAMP = 4
 TWO_VALUED = 1
-LEAF_MARK = 0xFFFF
+LEAF_MARK = np.int64(0xFFFF)
 """Stands where a feature would at a leaf inside a bucket."""
 
 
@@ -60,7 +62,7 @@ def bucket_room(n: int) -> int:
     return BUCKET_HEADER + 4 * n + 8 * n + 12 * (n + 1)
 
 
-@kernel
+@inner
 def pack_candidate(spec: Spec, out: Bytes, at: int, stats: Stats, row: int, c: int) -> int:
     """Write one candidate; returns the offset behind it."""
     n = stats.head[row].n
@@ -84,18 +86,27 @@ def pack_candidate(spec: Spec, out: Bytes, at: int, stats: Stats, row: int, c: i
     return at
 
 
-@kernel
+@inner
+def count_zeros(stats: Stats, row: int) -> int:
+    """How many skipped constants are zero."""
+    zeros = np.int64(0)
+    for i in range(stats.head[row].skipped):
+        if stats.skip[row, i].value == 0.0:
+            zeros += 1
+    return zeros
+
+
+@inner
 def pack_constants(spec: Spec, out: Bytes, at: int, stats: Stats, row: int, bitmap: bool) -> int:
     """Write the skipped constants, zeros first, then those with a value; returns the offset behind them."""
     head = stats.head[row]
-    zeros = 0
-    for i in range(head.skipped):
-        zeros += stats.skip[row, i].value == 0.0
+    zeros = count_zeros(stats, row)
     if bitmap:
         size = (spec.features + 7) // 8
-        out[at : at + size] = 0
+        for i in range(size):
+            out[at + i] = 0
         for i in range(head.skipped):
-            f = stats.skip[row, i].feature
+            f = np.int64(stats.skip[row, i].feature)
             if stats.skip[row, i].value == 0.0:
                 out[at + (f >> 3)] |= np.uint8(1 << (f & 7))
         at += size
@@ -103,15 +114,15 @@ def pack_constants(spec: Spec, out: Bytes, at: int, stats: Stats, row: int, bitm
         at = put16(out, at, zeros)
         for i in range(head.skipped):
             if stats.skip[row, i].value == 0.0:
-                at = put16(out, at, stats.skip[row, i].feature)
+                at = put16(out, at, np.int64(stats.skip[row, i].feature))
     for i in range(head.skipped):
         if stats.skip[row, i].value != 0.0:
-            at = put16(out, at, stats.skip[row, i].feature)
+            at = put16(out, at, np.int64(stats.skip[row, i].feature))
             at = put_float(out, at, stats.skip[row, i].value)
     return at
 
 
-@kernel
+@inner
 def pack_totals(spec: Spec, out: Bytes, at: int, totals: npt.NDArray[np.int64], wide: bool) -> int:
     """Write the class counts, or sum and range of the targets; returns the offset behind them."""
     if spec.classes:
@@ -124,13 +135,14 @@ def pack_totals(spec: Spec, out: Bytes, at: int, totals: npt.NDArray[np.int64], 
     return put_count(out, at, totals[5], wide)
 
 
-@kernel
+@inner
 def pack_split(spec: Spec, out: Bytes, at: int, stats: Stats, row: int, stamps: tuple[int, int, int], tags: int) -> int:
-    """Write a split record; `stamps` are its own and its children's, `tags` the flags for tags below; returns the offset behind it."""
+    """Write a split record.
+
+    `stamps` are its own and its children's, `tags` the flags for tags below; returns the offset behind it.
+    """
     head = stats.head[row]
-    zeros = 0
-    for i in range(head.skipped):
-        zeros += stats.skip[row, i].value == 0.0
+    zeros = count_zeros(stats, row)
     wide = head.n > 0xFFFF
     bitmap = 2 + 2 * zeros > (spec.features + 7) // 8
     out[at] = SPLIT
@@ -153,15 +165,15 @@ def pack_split(spec: Spec, out: Bytes, at: int, stats: Stats, row: int, stamps: 
     return pack_constants(spec, out, at, stats, row, bitmap)
 
 
-@kernel
+@inner
 def pack_leaf(spec: Spec, out: Bytes, at: int, n: int, stamp: int, totals: npt.NDArray[np.int64]) -> int:
     """Write the record of a leaf with a long list; returns the offset behind it."""
-    m = 0
+    m = np.int64(0)
     end = at + LIST_HEADER
     if spec.classes:
         for c in range(spec.classes):
             if totals[c] > 0:
-                end = put32(out, put16(out, end, c), totals[c])
+                end = put32(out, put16(out, end, np.int64(c)), totals[c])
                 m += 1
     else:
         end = put64(out, end, totals[1])
@@ -169,7 +181,7 @@ def pack_leaf(spec: Spec, out: Bytes, at: int, n: int, stamp: int, totals: npt.N
     return end
 
 
-@kernel
+@inner
 def pack_list_header(out: Bytes, at: int, kind: int, m: int, n: int, stamp: int) -> int:
     """Write the header of a node whose samples are a long list; returns the offset behind it."""
     out[at], out[at + 1] = kind, 0
@@ -178,7 +190,7 @@ def pack_list_header(out: Bytes, at: int, kind: int, m: int, n: int, stamp: int)
     return put64(out, at + AT_STAMP, stamp)
 
 
-@kernel
+@inner
 def pack_bucket_header(out: Bytes, at: int, kind: int, n: int, stamp: int, nodes: int) -> int:
     """Write a bucket's header; returns where its slots begin."""
     out[at], out[at + 1] = kind, 0
@@ -187,23 +199,23 @@ def pack_bucket_header(out: Bytes, at: int, kind: int, n: int, stamp: int, nodes
     return put16(out, at + 12, nodes)
 
 
-@kernel
+@inner
 def pack_small_leaf(spec: Spec, out: Bytes, at: int, n: int, totals: npt.NDArray[np.int64]) -> int:
     """Write a leaf inside a bucket; returns the offset behind it."""
     at = put16(out, put16(out, at, LEAF_MARK), n)
     if spec.classes == 0:
         return put64(out, at, totals[1])
-    entries, m = at, 0
+    entries, m = at, np.int64(0)
     at += 2
     for c in range(spec.classes):
         if totals[c] > 0:
-            at = put16(out, put16(out, at, c), totals[c])
+            at = put16(out, put16(out, at, np.int64(c)), totals[c])
             m += 1
     put16(out, entries, m)
     return at
 
 
-@kernel
+@inner
 def unpack_totals(spec: Spec, data: Bytes, at: int, totals: npt.NDArray[np.int64], n: int) -> int:
     """Read a split's totals; returns the offset behind them."""
     wide = n > 0xFFFF
@@ -222,7 +234,7 @@ def unpack_totals(spec: Spec, data: Bytes, at: int, totals: npt.NDArray[np.int64
     return at + 2 * width
 
 
-@kernel
+@inner
 def unpack_candidate(spec: Spec, node_hash: np.uint64, data: Bytes, at: int, stats: Stats, row: int, c: int) -> int:
     """Read one candidate and make its thresholds again; returns the offset behind it."""
     wide = stats.head[row].n > 0xFFFF
@@ -236,7 +248,7 @@ def unpack_candidate(spec: Spec, node_hash: np.uint64, data: Bytes, at: int, sta
     candidate.at_hi = get_count(data, at + 11 + width, wide)
     at += 11 + 2 * width
     thresholds(node_hash, candidate.feature, candidate.lo, candidate.hi, stats.cuts[row, c])
-    counts[:] = 0
+    zero(counts)
     for j in range(lines):
         if spec.classes:
             for k in range(spec.classes):
@@ -249,7 +261,7 @@ def unpack_candidate(spec: Spec, node_hash: np.uint64, data: Bytes, at: int, sta
     return at
 
 
-@kernel
+@inner
 def unpack_constants(spec: Spec, data: Bytes, at: int, stats: Stats, row: int, bitmap: bool, valued: int) -> None:
     """Read the skipped constants."""
     skipped = 0

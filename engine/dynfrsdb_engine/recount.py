@@ -1,13 +1,14 @@
 """What a change does to the statistics of one split, exactly as a fresh search would leave them.
 
-Most changes only move a count: each candidate knows how many samples sit at its least and greatest value, so only a multiplicity that
-reaches zero, or a value outside, moves the range and with it every threshold. `foresee` finds that out without changing anything,
-so that the samples below can be brought into memory first. `recount` then does it:
+Most changes only move a count: each candidate knows how many samples sit at its least and greatest value, so only a
+multiplicity that reaches zero, or a value outside, moves the range and with it every threshold. `foresee` finds that
+out without changing anything, so that the samples below can be brought into memory first. `recount` then does it:
 
     range unmoved          one count per changed sample
     range moved            that feature is counted anew, over the samples below
-    became constant        it joins the skipped constants; the walk along the feature order goes on behind the last candidate
-    stopped being constant it becomes a candidate without a scan: the old samples all sit at one value; the last candidate may drop out
+    became constant        it joins the skipped constants; the walk along the order goes on behind the last candidate
+    no longer constant     it becomes a candidate without a scan, as the old samples all sit at one value; the last
+                           candidate may drop out
 """
 
 from __future__ import annotations
@@ -19,15 +20,26 @@ import numpy.typing as npt
 
 from dynfrsdb_engine.collect import Ops, edit_list, gather_below
 from dynfrsdb_engine.hashing import ORDER, place, restore, step, thresholds
-from dynfrsdb_engine.kernel import inlined, kernel
+from dynfrsdb_engine.kernel import Record, inlined, inner
 from dynfrsdb_engine.rows import FIRST_FEATURE, Rows, intact
-from dynfrsdb_engine.search import Scratch, Stats, count_candidate, count_totals, interval, make_scratch, make_stats, value_range
+from dynfrsdb_engine.search import (
+    Scratch,
+    Stats,
+    count_candidate,
+    count_totals,
+    interval,
+    make_scratch,
+    make_stats,
+    value_range,
+    zero,
+)
 from dynfrsdb_engine.spec import Spec
 from dynfrsdb_engine.working import TOP_LIST, Working
 
 STILL, MOVED, CONSTANT_NOW = 0, 1, 2
 FINE, LOST, BAD_ROW = 0, 1, 2
 NEW, OLD_SKIP = -1, -2
+ZERO = ONLY = np.int64(0)
 """In `Foresight.place`: a feature the node has not looked at; skipped constant i is OLD_SKIP - i."""
 
 
@@ -63,13 +75,18 @@ def make_bench(spec: Spec) -> Bench:
     """A bench for the nodes of one forest."""
     p, d = spec.candidates, spec.features
     foresight = Foresight(
-        np.zeros(p, np.int8), np.zeros(p, np.int64), np.zeros(p, np.int64), np.zeros(d, np.int8), np.zeros(3, np.int64), np.full(d, NEW, np.int32)
+        np.zeros(p, np.int8),
+        np.zeros(p, np.int64),
+        np.zeros(p, np.int64),
+        np.zeros(d, np.int8),
+        np.zeros(3, np.int64),
+        np.full(d, NEW, np.int32),
     )
     return Bench(foresight, make_scratch(spec, 1), make_stats(spec, 1))
 
 
-@kernel
-def foresee_candidate(ops: Ops, a: int, b: int, candidate: np.void, sight: Foresight, c: int) -> bool:
+@inner
+def foresee_candidate(ops: Ops, a: int, b: int, candidate: Record, sight: Foresight, c: int) -> bool:
     """Whether the range of candidate `c` moves; notes its new multiplicities."""
     f, lo, hi = candidate.feature, candidate.lo, candidate.hi
     at_lo, at_hi, outside = candidate.at_lo, candidate.at_hi, False
@@ -88,7 +105,7 @@ def foresee_candidate(ops: Ops, a: int, b: int, candidate: np.void, sight: Fores
     return moved
 
 
-@kernel
+@inner
 def foresee_target(ops: Ops, a: int, b: int, totals: npt.NDArray[np.int64], sight: Foresight) -> bool:
     """Whether the range of a regression node's targets moves; notes the new multiplicities."""
     least, most, outside = totals[2], totals[3], False
@@ -105,7 +122,7 @@ def foresee_target(ops: Ops, a: int, b: int, totals: npt.NDArray[np.int64], sigh
     return moved
 
 
-@kernel
+@inner
 def foresee(spec: Spec, w: Working, ops: Ops, a: int, b: int, row: int, sight: Foresight) -> bool:
     """Whether ops a..b need the samples below node `row`. Changes nothing in the working set."""
     head, stats = w.stats.head[row], w.stats
@@ -124,7 +141,7 @@ def foresee(spec: Spec, w: Working, ops: Ops, a: int, b: int, row: int, sight: F
     return scan
 
 
-@kernel
+@inner
 def apply_totals(spec: Spec, ops: Ops, a: int, b: int, totals: npt.NDArray[np.int64]) -> None:
     """Add and take away the changed samples; leaves the range of regression targets as it was."""
     for i in range(a, b):
@@ -137,30 +154,31 @@ def apply_totals(spec: Spec, ops: Ops, a: int, b: int, totals: npt.NDArray[np.in
             totals[1] += sign * ops.y[o]
 
 
-@kernel
+@inner
 def samples_below(w: Working, rows: Rows, ops: Ops, a: int, b: int, row: int) -> tuple[int, Below]:
     """The samples of a node after the change, with their targets; the first is a status."""
     slots = w.lists[w.top[TOP_LIST] :]
     n = edit_list(ops, a, b, slots, gather_below(w, w.nodes[row].point, slots))
     size = max(n, 0)
-    below = Below(slots[:size], np.empty(size, np.int64), np.arange(size).astype(np.int32), np.empty(size, np.float32))
+    below = Below(slots[:size], np.empty(size, np.int64), np.empty(size, np.int32), np.empty(size, np.float32))
     if n < 0:
         return LOST, below
     for i in range(n):
         slot = np.int64(slots[i])
         if not intact(rows, slot):
             return BAD_ROW, below
+        below.index[i] = i
         below.y[i] = np.int64(rows.words[slot, 2])
     return FINE, below
 
 
-@kernel
+@inner
 def no_samples() -> Below:
     """Stands for samples that are not needed."""
     return Below(np.empty(0, np.uint32), np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.float32))
 
 
-@kernel
+@inner
 def read_column(rows: Rows, below: Below, feature: int) -> tuple[float, float]:
     """Copy one feature of the samples below into `below.column`; returns its range."""
     for i in range(below.slots.size):
@@ -168,7 +186,7 @@ def read_column(rows: Rows, below: Below, feature: int) -> tuple[float, float]:
     return value_range(below.column, below.index)
 
 
-@kernel
+@inner
 def move_counts(spec: Spec, ops: Ops, a: int, b: int, stats: Stats, row: int, c: int) -> None:
     """Apply the change to the counts of a candidate whose range stayed."""
     f, cuts, counts = stats.cand[row, c].feature, stats.cuts[row, c], stats.counts[row, c]
@@ -184,8 +202,10 @@ def move_counts(spec: Spec, ops: Ops, a: int, b: int, stats: Stats, row: int, c:
                 counts[j, 1] += sign * ops.y[o]
 
 
-@kernel
-def recount_candidate(classes: int, node_hash: np.uint64, rows: Rows, below: Below, stats: Stats, row: int, c: int) -> bool:
+@inner
+def recount_candidate(
+    classes: int, node_hash: np.uint64, rows: Rows, below: Below, stats: Stats, row: int, c: int
+) -> bool:
     """Count a candidate anew from the samples below; False if it became constant (its value is then in `lo`)."""
     candidate = stats.cand[row, c]
     lo, hi = read_column(rows, below, candidate.feature)
@@ -196,11 +216,20 @@ def recount_candidate(classes: int, node_hash: np.uint64, rows: Rows, below: Bel
     return True
 
 
-@kernel
+@inner
 def end_constancy(
-    spec: Spec, node_hash: np.uint64, ops: Ops, a: int, b: int, constant: np.void, totals: npt.NDArray[np.int64], spare: Stats, m: int
+    spec: Spec,
+    node_hash: np.uint64,
+    ops: Ops,
+    a: int,
+    b: int,
+    constant: Record,
+    totals: npt.NDArray[np.int64],
+    spare: Stats,
+    m: int,
 ) -> tuple[bool, float]:
-    """Make candidate `m` of `spare` from a feature that was constant: the old samples sit at its value, the added ones anywhere.
+    """Make candidate `m` of `spare` from a feature that was constant: the old samples sit at its value, the added ones
+    anywhere.
 
     Returns whether it varies now, and its least value. `totals` are those after the change.
     """
@@ -226,8 +255,8 @@ def end_constancy(
     if lo == hi:
         return False, lo
     cuts, counts = spare.cuts[0, m], spare.counts[0, m]
-    thresholds(node_hash, f, lo, hi, cuts)
-    counts[:] = 0
+    thresholds(node_hash, np.int64(f), lo, hi, cuts)
+    zero(counts)
     home = interval(cuts, value)
     candidate.at_lo = old if value == lo else 0
     candidate.at_hi = old if value == hi else 0
@@ -254,12 +283,14 @@ def end_constancy(
     return True, lo
 
 
-@kernel
+@inner
 def copy_candidate(source: Stats, i: int, c: int, target: Stats, j: int, d: int) -> None:
     """Copy candidate `c` of line `i` to candidate `d` of line `j`."""
     target.cand[j, d] = source.cand[i, c]
-    target.cuts[j, d] = source.cuts[i, c]
-    target.counts[j, d] = source.counts[i, c]
+    for t in range(source.cuts.shape[2]):
+        target.cuts[j, d, t] = source.cuts[i, c, t]
+        for k in range(source.counts.shape[3]):
+            target.counts[j, d, t, k] = source.counts[i, c, t, k]
 
 
 @inlined
@@ -273,7 +304,7 @@ def reorder(spec: Spec, w: Working, rows: Rows, ops: Ops, a: int, b: int, row: i
         sight.place[stats.cand[row, c].feature] = c
     for i in range(head.skipped):
         sight.place[stats.skip[row, i].feature] = OLD_SKIP - i
-    m, skipped, drawn = 0, 0, 0
+    m, skipped, drawn = ZERO, ZERO, ZERO
     while drawn < spec.features and m < spec.candidates:
         r = place(order_hash, drawn, spec.features)
         scratch.swaps[drawn] = r
@@ -286,14 +317,14 @@ def reorder(spec: Spec, w: Working, rows: Rows, ops: Ops, a: int, b: int, row: i
         if old >= 0:
             varies, value = sight.moved[old] != CONSTANT_NOW, stats.cand[row, old].lo
             if varies:
-                copy_candidate(stats, row, old, spare, 0, m)
+                copy_candidate(stats, row, old, spare, ONLY, m)
         elif old <= OLD_SKIP and not sight.ended[OLD_SKIP - old]:
             varies, value = False, stats.skip[row, OLD_SKIP - old].value
         elif old <= OLD_SKIP:
             varies, value = end_constancy(spec, node_hash, ops, a, b, stats.skip[row, OLD_SKIP - old], totals, spare, m)
         else:
             spare.cand[0, m].feature = f
-            varies = recount_candidate(spec.classes, node_hash, rows, below, spare, 0, m)
+            varies = recount_candidate(spec.classes, node_hash, rows, below, spare, ONLY, m)
             value = spare.cand[0, m].lo
         if varies:
             m += 1
@@ -306,23 +337,23 @@ def reorder(spec: Spec, w: Working, rows: Rows, ops: Ops, a: int, b: int, row: i
     for i in range(head.skipped):
         sight.place[stats.skip[row, i].feature] = NEW
     for c in range(m):
-        copy_candidate(spare, 0, c, stats, row, c)
+        copy_candidate(spare, ONLY, c, stats, row, c)
     for i in range(skipped):
         stats.skip[row, i] = spare.skip[0, i]
     head.m, head.skipped = m, skipped
 
 
-@inlined
+@inner
 def recount_target(spec: Spec, w: Working, row: int, below: Below, sight: Foresight) -> None:
     """Bring the range of a regression node's targets up to date; n and sum are already."""
     totals = w.stats.totals[row]
     if sight.target[0]:
-        count_totals(0, below.y, below.index, totals)
+        count_totals(spec.classes, below.y, below.index, totals)
     else:
         totals[4], totals[5] = sight.target[1], sight.target[2]
 
 
-@inlined
+@inner
 def recount(spec: Spec, w: Working, rows: Rows, ops: Ops, a: int, b: int, row: int, below: Below, bench: Bench) -> None:
     """Bring candidates and skipped constants of a split up to date with ops a..b; totals and n are already."""
     stats, sight = w.stats, bench.foresight

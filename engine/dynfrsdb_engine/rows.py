@@ -1,13 +1,12 @@
 """Reading samples out of the rows file, each checked against its own hash.
 
-The rows file is mapped into memory and reaches a kernel as two views of the same bytes: `words` (uint64) and `floats` (float32), one
-line per slot:
+The rows file is mapped into memory and reaches a kernel as two views of the same bytes: `words` (uint64) and `floats`
+(float32), one line per slot:
 
     word 0 hash | word 1 id | word 2 target (int64) | floats 6 .. 6+d features | padding
 
-The hash is a multilinear sum over the 32-bit words of the slot, its number included, so a row that moved, tore or flipped a bit is seen
-before its values are used. An all-zero slot never passes.
-"""
+The hash is a multilinear sum over the 32-bit words of the slot, its number included, so a row that moved, tore or
+flipped a bit is seen before its values are used. An all-zero slot never passes."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dynfrsdb_engine.hashing import mix
-from dynfrsdb_engine.kernel import kernel
+from dynfrsdb_engine.kernel import inner, kernel
 
 FIRST_FEATURE = 6
 """Index of a slot's first feature among its float32 words."""
@@ -33,7 +32,7 @@ class Rows(NamedTuple):
     multipliers: npt.NDArray[np.uint64]
 
 
-@kernel
+@inner
 def intact(rows: Rows, slot: int) -> bool:
     """Whether the slot exists and its hash fits its bytes."""
     if slot >= rows.words.shape[0]:
@@ -65,7 +64,11 @@ def gather(
 
 @kernel
 def gather_rows(
-    rows: Rows, slots: npt.NDArray[np.uint32], lines: npt.NDArray[np.float32], targets: npt.NDArray[np.int64], ids: npt.NDArray[np.uint64]
+    rows: Rows,
+    slots: npt.NDArray[np.uint32],
+    lines: npt.NDArray[np.float32],
+    targets: npt.NDArray[np.int64],
+    ids: npt.NDArray[np.uint64],
 ) -> int:
     """As `gather`, with one line per sample and the ids."""
     d = lines.shape[1]

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from dynfrsdb_engine.grow import depth_of
 from dynfrsdb_engine.install import expected
-from dynfrsdb_engine.kernel import kernel
+from dynfrsdb_engine.kernel import inner, kernel
 from dynfrsdb_engine.records import LEFT_TAGS, RIGHT_TAGS, TAG
 from dynfrsdb_engine.spec import Spec
 from dynfrsdb_engine.working import (
@@ -20,11 +20,14 @@ from dynfrsdb_engine.working import (
 )
 
 FOUND = np.dtype([("path", "u8"), ("n", "i8"), ("tree", "i8"), ("point", "i8"), ("what", "i8")], align=True)
-FOUND_TAG, FOUND_MISSING, FOUND_LIST = 0, 1, 2
+FOUND_TAG, FOUND_MISSING, FOUND_LIST = np.int64(0), np.int64(1), np.int64(2)
+ALL, TAGS_ONLY, ZERO = np.int64(0), np.int64(1), np.int64(0)
 
 
-@kernel
-def note_found(found: npt.NDArray[np.void], count: int, tree: int, path: np.uint64, point: int, n: int, what: int) -> int:
+@inner
+def note_found(
+    found: npt.NDArray[np.void], count: int, tree: int, path: np.uint64, point: int, n: int, what: int
+) -> int:
     """Enter one finding if there is room; returns the new count."""
     if count < found.size:
         entry = found[count]
@@ -33,19 +36,21 @@ def note_found(found: npt.NDArray[np.void], count: int, tree: int, path: np.uint
 
 
 @kernel
-def scan_tree(w: Working, tree: int, path: np.uint64, root: int, tags_only: bool, found: npt.NDArray[np.void], count: int) -> int:
+def scan_tree(
+    w: Working, tree: int, path: np.uint64, root: int, tags_only: int, found: npt.NDArray[np.void], count: int
+) -> int:
     """Walk below point `root`; notes tags, missing records and (unless `tags_only`) long lists that are not in memory.
 
-    With `tags_only` it goes only where a tag is known to be. Returns the number of findings, which may be more than fit.
-    """
+    With `tags_only` it goes only where a tag is known to be. Returns the number of findings, which may be more than
+    fit."""
     stack, paths = np.empty(128, np.int32), np.empty(128, np.uint64)
     stack[0], paths[0], height = root, path, 1
     while height > 0:
         height -= 1
-        at, here = stack[height], paths[height]
+        at, here = np.int64(stack[height]), paths[height]
         point = w.points[at]
         if point.feature == MISSING:
-            count = note_found(found, count, tree, here, at, 0, FOUND_MISSING)
+            count = note_found(found, count, tree, here, at, ZERO, FOUND_MISSING)
         elif point.feature == TAGGED and (tags_only or point.owner < 0 or w.nodes[point.owner].list_at >= 0):
             n = w.stats.head[point.owner].n if point.owner >= 0 else w.buckets[-2 - point.owner].n
             count = note_found(found, count, tree, here, at, n, FOUND_TAG)
@@ -64,17 +69,17 @@ def scan_tree(w: Working, tree: int, path: np.uint64, root: int, tags_only: bool
 @kernel
 def scan_tags(spec: Spec, w: Working, found: npt.NDArray[np.void]) -> int:
     """Find all tags of the forest, and what is missing on the way to one."""
-    count = 0
+    count = ZERO
     for t in range(spec.trees):
         if w.roots[t].tags:
-            count = scan_tree(w, t, np.uint64(1), t, True, found, count)
+            count = scan_tree(w, t, np.uint64(1), t, TAGS_ONLY, found, count)
     return count
 
 
 @kernel
 def scan_dirty_tags(w: Working, limit: int, found: npt.NDArray[np.void]) -> int:
     """Find the tags that the open transaction made or changed, with at most `limit` samples."""
-    count = 0
+    count = ZERO
     for i in range(w.top[DIRTY_NODES]):
         row = w.dirty_nodes[i]
         node = w.nodes[row]
@@ -88,7 +93,9 @@ def scan_dirty_tags(w: Working, limit: int, found: npt.NDArray[np.void]) -> int:
 
 
 @kernel
-def expected_sizes(w: Working, trees: npt.NDArray[np.int64], paths: npt.NDArray[np.uint64], sizes: npt.NDArray[np.int64]) -> None:
+def expected_sizes(
+    w: Working, trees: npt.NDArray[np.int64], paths: npt.NDArray[np.uint64], sizes: npt.NDArray[np.int64]
+) -> None:
     """How many samples each missing node must have, as its parent says; -1 if its parent is not in memory."""
     for i in range(trees.size):
         at, parent = locate(w, trees[i], paths[i], depth_of(paths[i]))

@@ -1,23 +1,22 @@
 """Score a candidate split from the counts of its two sides.
 
-Counts are integers, so a score depends only on which samples are present, never on the order they came or went. That is what
-lets a removal prove a node unchanged: same counts, same score, same bits. The form of each formula is part of F: equivalent ones
-round differently and pick other splits.
+Counts are integers, so a score depends only on which samples are present, never on the order they came or went. That
+is what lets a removal prove a node unchanged: same counts, same score, same bits. The form of each formula is part of
+F: equivalent ones round differently and pick other splits.
 
-A candidate's counts are kept per *interval*: row j holds the samples with threshold j-1 < x <= threshold j, so a change touches one
-row and the left side of threshold j is the sum of rows 0..j. An empty interval repeats its neighbour's score and is passed over:
-ties go to the lower threshold anyway.
+A candidate's counts are kept per *interval*: row j holds the samples with threshold j-1 < x <= threshold j, so a
+change touches one row and the left side of threshold j is the sum of rows 0..j. An empty interval repeats its
+neighbour's score and is passed over: ties go to the lower threshold anyway.
 
-Entropy is integers only: X(m) = floor(m * log2(m) * 2^24) with a log2 of 56 binary digits, made by squaring. No libm, which would tie a
-store to a machine. X of small m is looked up.
-"""
+Entropy is integers only: X(m) = floor(m * log2(m) * 2^24) with a log2 of 56 binary digits, made by squaring. No libm,
+which would tie a store to a machine. X of small m is looked up."""
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
 
-from dynfrsdb_engine.kernel import kernel
+from dynfrsdb_engine.kernel import inner, kernel
 
 GINI, ENTROPY, SQUARED_ERROR = 0, 1, 2
 U0, U1, U32, U63 = np.uint64(0), np.uint64(1), np.uint64(32), np.uint64(63)
@@ -65,20 +64,21 @@ def entropy_table() -> npt.NDArray[np.int64]:
     return table
 
 
-@kernel
+@inner
 def looked_up(table: npt.NDArray[np.int64], m: int) -> int:
     """X(m), from the table where it reaches."""
     return table[m] if m < table.size else xlogx(m)
 
 
-@kernel
+@inner
 def best_gini(
     counts: npt.NDArray[np.int64], totals: npt.NDArray[np.int64], n: int, limit: float, left: npt.NDArray[np.int64]
 ) -> tuple[float, int, int]:
     """The lowest Gini score below `limit` with its threshold and left size; threshold -1 if none is lower."""
     best, cut, n_left, at = limit, -1, 0, 0
     classes = totals.size
-    left[:classes] = 0
+    for c in range(classes):
+        left[c] = 0
     for j in range(counts.shape[0]):
         here = 0
         for c in range(classes):
@@ -98,7 +98,7 @@ def best_gini(
     return best, cut, at
 
 
-@kernel
+@inner
 def best_entropy(
     counts: npt.NDArray[np.int64],
     totals: npt.NDArray[np.int64],
@@ -110,7 +110,8 @@ def best_entropy(
     """As `best_gini`, in integers."""
     best, cut, n_left, at = limit, -1, 0, 0
     classes = totals.size
-    left[:classes] = 0
+    for c in range(classes):
+        left[c] = 0
     for j in range(counts.shape[0]):
         here = 0
         for c in range(classes):
@@ -127,9 +128,12 @@ def best_entropy(
     return best, cut, at
 
 
-@kernel
+@inner
 def best_squares(counts: npt.NDArray[np.int64], total: int, n: int, limit: float) -> tuple[float, int, int]:
-    """The largest drop of squared error above `limit` with its threshold and left size; threshold -1 if none is larger."""
+    """The largest drop of squared error above `limit` with its threshold and left size.
+
+    Threshold -1 if none is larger.
+    """
     best, cut, n_left, sum_left, at = limit, -1, 0, 0, 0
     for j in range(counts.shape[0]):
         if counts[j, 0] == 0:
@@ -154,7 +158,10 @@ def best_split(
     left: npt.NDArray[np.int64],
     table: npt.NDArray[np.int64],
 ) -> tuple[int, int, int]:
-    """The best of `m` candidates as (candidate, threshold, left size); ties to the earlier candidate, then the lower threshold."""
+    """The best of `m` candidates as (candidate, threshold, left size).
+
+    Ties to the earlier candidate, then the lower threshold.
+    """
     winner, cut, n_left = -1, -1, 0
     low, whole, high = np.inf, np.int64(0x7FFFFFFFFFFFFFFF), -1.0
     for c in range(m):

@@ -1,12 +1,11 @@
 """The best split of a node, from its samples.
 
-Features are tried in the node's own order until p of them are not constant. Each gets s thresholds between its least and greatest
-value; one pass with a binary search per sample counts which interval each sample falls into (no sorting of samples). The counts
-decide the split and, at a node that is stored, stay with it.
+Features are tried in the node's own order until p of them are not constant. Each gets s thresholds between its least
+and greatest value; one pass with a binary search per sample counts which interval each sample falls into (no sorting
+of samples). The counts decide the split and, at a node that is stored, stay with it.
 
-A feature that is constant at a node is constant below it. `Scratch.known` remembers at which node a constancy was seen, so
-growing never looks at that feature again further down.
-"""
+A feature that is constant at a node is constant below it. `Scratch.known` remembers at which node a constancy was
+seen, so growing never looks at that feature again further down."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dynfrsdb_engine.hashing import ORDER, place, restore, step, thresholds
-from dynfrsdb_engine.kernel import kernel
+from dynfrsdb_engine.kernel import Record, inner, kernel
 from dynfrsdb_engine.score import best_split
 from dynfrsdb_engine.spec import Spec
 
@@ -29,6 +28,7 @@ CANDIDATE = np.dtype([("feature", "i8"), ("lo", "f4"), ("hi", "f4"), ("at_lo", "
 """One feature that a node considers: its range and how many samples have exactly the least and the greatest value."""
 CONSTANT = np.dtype([("feature", "i4"), ("value", "f4")], align=True)
 """One feature that a node passed over because all its samples have this value."""
+ZERO = np.int64(0)
 KNOWN = np.dtype([("path", "u8"), ("depth", "i8"), ("job", "i8")], align=True)
 
 
@@ -92,10 +92,21 @@ def interval(cuts: npt.NDArray[np.float32], x: float) -> int:
     return low
 
 
-@kernel
-def count_totals(classes: int, y: npt.NDArray[np.int64], index: npt.NDArray[np.int32], totals: npt.NDArray[np.int64]) -> None:
+@inner
+def zero(counts: npt.NDArray[np.int64]) -> None:
+    """Set a table of counts to zero."""
+    for j in range(counts.shape[0]):
+        for c in range(counts.shape[1]):
+            counts[j, c] = 0
+
+
+@inner
+def count_totals(
+    classes: int, y: npt.NDArray[np.int64], index: npt.NDArray[np.int32], totals: npt.NDArray[np.int64]
+) -> None:
     """Fill a node's totals from its samples."""
-    totals[:] = 0
+    for c in range(totals.size):
+        totals[c] = 0
     if classes > 0:
         for i in index:
             totals[y[i]] += 1
@@ -114,7 +125,7 @@ def count_totals(classes: int, y: npt.NDArray[np.int64], index: npt.NDArray[np.i
             totals[5] += 1
 
 
-@kernel
+@inner
 def pure(classes: int, totals: npt.NDArray[np.int64], n: int) -> bool:
     """Whether all samples share one class, or one target."""
     if classes == 0:
@@ -125,7 +136,7 @@ def pure(classes: int, totals: npt.NDArray[np.int64], n: int) -> bool:
     return True
 
 
-@kernel
+@inner
 def count_candidate(
     classes: int,
     node_hash: np.uint64,
@@ -140,8 +151,8 @@ def count_candidate(
     candidate, cuts, counts = stats.cand[row, c], stats.cuts[row, c], stats.counts[row, c]
     lo, hi = candidate.lo, candidate.hi
     thresholds(node_hash, candidate.feature, lo, hi, cuts)
-    counts[:] = 0
-    at_lo, at_hi = 0, 0
+    zero(counts)
+    at_lo, at_hi = ZERO, ZERO
     for i in index:
         x = column[i]
         at_lo += x == lo
@@ -156,7 +167,7 @@ def count_candidate(
     candidate.at_lo, candidate.at_hi = at_lo, at_hi
 
 
-@kernel
+@inner
 def value_range(column: npt.NDArray[np.float32], index: npt.NDArray[np.int32]) -> tuple[float, float]:
     """Least and greatest value of one feature over the samples in `index`."""
     lo = column[index[0]]
@@ -168,13 +179,13 @@ def value_range(column: npt.NDArray[np.float32], index: npt.NDArray[np.int32]) -
     return lo, hi
 
 
-@kernel
-def is_known(known: np.void, path: np.uint64, depth: int, job: int) -> bool:
+@inner
+def is_known(known: Record, path: np.uint64, depth: int, job: int) -> bool:
     """Whether a constancy was seen at this node or above it."""
     return bool(known.job == job and known.depth <= depth and (path >> np.uint64(depth - known.depth)) == known.path)
 
 
-@kernel
+@inner
 def search(
     spec: Spec,
     node: tuple[int, np.uint64, int, int],
@@ -192,7 +203,7 @@ def search(
     tree, path, depth, job = node
     node_hash = step(spec.tree_keys[tree], path)
     order_hash = step(node_hash, ORDER)
-    m, skipped, drawn = 0, 0, 0
+    m, skipped, drawn = ZERO, ZERO, ZERO
     while drawn < spec.features and m < spec.candidates:
         r = place(order_hash, drawn, spec.features)
         scratch.swaps[drawn] = r
@@ -214,7 +225,9 @@ def search(
         constant.feature, constant.value = f, X[f, index[0]]
         skipped += 1
     restore(scratch.shuffled, scratch.swaps, drawn)
-    best, cut, n_left = best_split(spec.criterion, stats.counts[row], m, stats.totals[row], index.size, scratch.left, spec.xlog)
+    best, cut, n_left = best_split(
+        spec.criterion, stats.counts[row], m, stats.totals[row], index.size, scratch.left, spec.xlog
+    )
     head = stats.head[row]
     head.n, head.m, head.skipped = index.size, m, skipped
     head.best, head.cut, head.n_left = best, cut, n_left

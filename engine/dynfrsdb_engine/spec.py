@@ -1,13 +1,13 @@
 """What F reads besides the samples, as plain numbers that kernels take.
 
-`Spec` travels through every kernel. Counts come in *columns*: one per class for classification; for regression two, the number of
-samples and the sum of their fixed-point targets. A node's *totals* are its class counts, or six numbers for regression:
+`Spec` travels through every kernel. Counts come in *columns*: one per class for classification; for regression two,
+the number of samples and the sum of their fixed-point targets. A node's *totals* are its class counts, or six numbers
+for regression:
 
     0 N   1 SUM   2 LEAST   3 MOST   4 AT_LEAST   5 AT_MOST
 
-LEAST and MOST are the smallest and largest target with how many samples have exactly that, so that a removal knows without a
-scan whether the node became pure.
-"""
+LEAST and MOST are the smallest and largest target with how many samples have exactly that, so that a removal knows
+without a scan whether the node became pure."""
 
 from __future__ import annotations
 

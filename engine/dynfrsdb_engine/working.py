@@ -14,12 +14,11 @@ One process holds one set of flat arrays for all trees, so that one kernel call 
 
 A point's `owner` is the line in `nodes`, or -2 - the line in `buckets`, or NOBODY inside a bucket.
 
-What a commit has to write is noted as it happens: dirty lines; `cleared`, nodes whose old records and everything below are to be deleted;
-`edits`, single slots to take from or put into a long list whose chunks stay where they are.
+What a commit has to write is noted as it happens: dirty lines; `cleared`, nodes whose old records and everything below
+are to be deleted; `edits`, single slots to take from or put into a long list whose chunks stay where they are.
 
-Growth only ever moves the tops forward; what is dropped leaves a gap until the set is emptied or compacted. `ensure` makes room
-before a kernel runs, so kernels never allocate.
-"""
+Growth only ever moves the tops forward; what is dropped leaves a gap until the set is emptied or compacted. `ensure`
+makes room before a kernel runs, so kernels never allocate."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dynfrsdb_engine.kernel import kernel
+from dynfrsdb_engine.kernel import inner, kernel
 from dynfrsdb_engine.records import LEFT_TAGS, RIGHT_TAGS
 from dynfrsdb_engine.search import Stats, make_stats
 from dynfrsdb_engine.spec import Spec
@@ -53,10 +52,20 @@ NODE = np.dtype(
     ],
     align=True,
 )
-"""What a node says of its children (stamps and sizes) is changed only once the child is in memory, so that a record that is brought from
-disk in the middle of a change can still be held against it. `list_at` is -1 while a long list is only on disk; `fresh` means that it is only in memory; `kind` 0 is a free line."""
+"""What a node says of its children (stamps and sizes) is changed only once the child is in memory, so that a record
+that is brought from disk in the middle of a change can still be held against it. `list_at` is -1 while a long list is
+only on disk; `fresh` means that it is only in memory; `kind` 0 is a free line."""
 BUCKET = np.dtype(
-    [("path", "u8"), ("stamp", "i8"), ("tree", "i8"), ("parent", "i8"), ("point", "i8"), ("n", "i8"), ("kind", "i1"), ("dirty", "i1")],
+    [
+        ("path", "u8"),
+        ("stamp", "i8"),
+        ("tree", "i8"),
+        ("parent", "i8"),
+        ("point", "i8"),
+        ("n", "i8"),
+        ("kind", "i1"),
+        ("dirty", "i1"),
+    ],
     align=True,
 )
 ROOT = np.dtype([("stamp", "i8"), ("n", "i8"), ("tags", "i1")], align=True)
@@ -124,7 +133,15 @@ def _room(array: npt.NDArray[np.void], size: int) -> npt.NDArray[np.void]:
 
 
 def ensure(
-    w: Working, *, points: int = 0, leaves: int = 0, lists: int = 0, nodes: int = 0, buckets: int = 0, cleared: int = 0, edits: int = 0
+    w: Working,
+    *,
+    points: int = 0,
+    leaves: int = 0,
+    lists: int = 0,
+    nodes: int = 0,
+    buckets: int = 0,
+    cleared: int = 0,
+    edits: int = 0,
 ) -> Working:
     """The same working set with room for that many more of each."""
     top = w.top
@@ -152,7 +169,7 @@ def used_bytes(w: Working) -> int:
     return sum(int(array.nbytes) for array in arrays)
 
 
-@kernel
+@inner
 def new_node(w: Working) -> int:
     """A free line in `nodes`. It stays dirty if it was: a line is noted at most once between two commits."""
     row = w.top[FREE_NODE]
@@ -167,7 +184,7 @@ def new_node(w: Working) -> int:
     return row
 
 
-@kernel
+@inner
 def new_bucket(w: Working) -> int:
     """A free line in `buckets`."""
     row = w.top[FREE_BUCKET]
@@ -179,7 +196,7 @@ def new_bucket(w: Working) -> int:
     return row
 
 
-@kernel
+@inner
 def free_node(w: Working, row: int) -> None:
     """Give a line in `nodes` back."""
     w.nodes[row].kind = 0
@@ -187,7 +204,7 @@ def free_node(w: Working, row: int) -> None:
     w.top[FREE_NODE] = row
 
 
-@kernel
+@inner
 def free_bucket(w: Working, row: int) -> None:
     """Give a line in `buckets` back."""
     w.buckets[row].kind = 0
@@ -195,7 +212,7 @@ def free_bucket(w: Working, row: int) -> None:
     w.top[FREE_BUCKET] = row
 
 
-@kernel
+@inner
 def new_pair(w: Working) -> int:
     """Two adjacent points, both missing."""
     at = w.top[TOP_POINT]
@@ -206,7 +223,7 @@ def new_pair(w: Working) -> int:
     return at
 
 
-@kernel
+@inner
 def touch_node(w: Working, row: int) -> None:
     """Note that a node must be written."""
     if not w.nodes[row].dirty:
@@ -215,7 +232,7 @@ def touch_node(w: Working, row: int) -> None:
         w.top[DIRTY_NODES] += 1
 
 
-@kernel
+@inner
 def touch_bucket(w: Working, row: int) -> None:
     """Note that a bucket must be written."""
     if not w.buckets[row].dirty:
@@ -224,7 +241,7 @@ def touch_bucket(w: Working, row: int) -> None:
         w.top[DIRTY_BUCKETS] += 1
 
 
-@kernel
+@inner
 def clear_records(w: Working, tree: int, path: np.uint64) -> None:
     """Note that the old records of a node and of everything below it must be deleted."""
     note = w.cleared[w.top[CLEARS]]
@@ -232,7 +249,7 @@ def clear_records(w: Working, tree: int, path: np.uint64) -> None:
     w.top[CLEARS] += 1
 
 
-@kernel
+@inner
 def raise_tags(w: Working, tree: int, path: np.uint64, parent: int) -> None:
     """Tell all ancestors of a node that there is a tag at it or below it."""
     while parent >= 0:
@@ -246,7 +263,7 @@ def raise_tags(w: Working, tree: int, path: np.uint64, parent: int) -> None:
     w.roots[tree].tags = 1
 
 
-@kernel
+@inner
 def lower_tags(w: Working, tree: int, path: np.uint64, parent: int) -> None:
     """Tell the ancestors of a node that there is no tag at it or below it any more."""
     while parent >= 0:

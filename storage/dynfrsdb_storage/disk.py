@@ -32,6 +32,7 @@ _NETWORK = {
 _FUSE = 0x65735546
 _NETWORK_FUSE = ("sshfs", "glusterfs", "s3fs", "rclone", "gcsfuse", "goofys", "blobfuse", "davfs", "cephfs", "juicefs")
 _KEEP_SIZE = 1
+_NEXT_TO_NOTHING = 1 << 20
 
 
 def refuse_network(path: Path) -> None:
@@ -96,6 +97,15 @@ def keep_allocated(path: Path, end: int, size: int) -> bool:
         return bool(libc.fallocate(descriptor, _KEEP_SIZE, ctypes.c_longlong(end), ctypes.c_longlong(size)) == 0)
     finally:
         os.close(descriptor)
+
+
+def is_full(path: Path) -> bool:
+    """Whether the file system of `path` has next to no room left."""
+    try:
+        room = os.statvfs(path)
+    except OSError:
+        return False
+    return room.f_bavail * room.f_frsize < _NEXT_TO_NOTHING
 
 
 def disk_error(error: OSError) -> OSError:

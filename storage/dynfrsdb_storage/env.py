@@ -10,7 +10,9 @@ Each rule was seen to go wrong without it.
     a reader killed with -9 pins its pages           reader_check() before each commit
     a child of fork writes through its parent's env  a child opens its own env and never touches the inherited one
     opening a database takes LMDB's write lock       handles that only read open the env read-only
-    closing any descriptor of lock.mdb drops locks   nothing but LMDB ever opens lock.mdb
+    lock.mdb is written through a map: a hole in it  its blocks are allocated before LMDB maps it
+      is SIGBUS on a full disk
+    closing any descriptor of lock.mdb drops locks   nobody opens it while this process has the env open
 
 Growing the map replaces it, and py-lmdb ends every transaction of the process on the way; the generation, which knows
 its snapshots, prepares for that (generation.py). This module only knows LMDB.
@@ -28,6 +30,7 @@ from typing import Any
 import lmdb
 
 from dynfrsdb_storage import layout
+from dynfrsdb_storage.disk import disk_error, is_full
 from dynfrsdb_storage.errors import (
     CorruptStore,
     Error,
@@ -38,7 +41,6 @@ from dynfrsdb_storage.errors import (
     UnsupportedPlace,
 )
 
-MAX_READERS = 1024
 FIRST_MAP = 1 << 30
 
 Databases = dict[str, Any]
@@ -54,11 +56,12 @@ def open_env(path: Path, writable: bool, store: str, inherited: bool = False) ->
         "readonly": not writable,
         "create": False,
         "mode": 0o700,
-        "max_readers": MAX_READERS,
+        "max_readers": layout.MAX_READERS,
         "max_dbs": len(layout.DATABASES) + 3,
         "max_spare_txns": 1,
         "lib_version": 0,
     }
+    allocate_reader_table(path)
     try:
         with _unguarded() if inherited else nullcontext():
             return lmdb.open(str(path), **options)
@@ -68,13 +71,14 @@ def open_env(path: Path, writable: bool, store: str, inherited: bool = False) ->
 
 def create_env(path: Path, map_size: int) -> lmdb.Environment:
     """Make a new environment in the directory `path`, unsynced: nobody sees it before it is complete and synced."""
+    allocate_reader_table(path)
     return lmdb.open(
         str(path),
         map_size=map_size,
         mode=0o700,
         sync=False,
         metasync=False,
-        max_readers=MAX_READERS,
+        max_readers=layout.MAX_READERS,
         max_dbs=len(layout.DATABASES) + 3,
         lib_version=0,
     )
@@ -91,6 +95,21 @@ def open_databases(env: lmdb.Environment, store: str, create: bool = False) -> D
         raise UnsupportedFormat(f"'{store}' is not a dynfrsdb store: it is an LMDB file of something else") from error
     except lmdb.Error as error:
         raise translate(error, store) from error
+
+
+def allocate_reader_table(directory: Path) -> None:
+    """Give lock.mdb all its blocks; only while this process does not have the environment open."""
+    try:
+        descriptor = os.open(directory / layout.READERS_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError:
+        return  # not ours to write: LMDB will say what it thinks of that
+    try:
+        os.posix_fallocate(descriptor, 0, os.fstat(descriptor).st_size or layout.READERS_FILE_BYTES)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise disk_error(error) from error
+    finally:
+        os.close(descriptor)
 
 
 def readers(env: lmdb.Environment) -> list[tuple[int, int]]:
@@ -117,7 +136,14 @@ def keep_for_ever(thing: object) -> None:
 def translate(error: lmdb.Error, store: str) -> Error:
     """The error of ours that an LMDB error means."""
     text = str(error)
-    if isinstance(error, lmdb.MapFullError) or _means(text, errno.ENOSPC) or _means(text, errno.EDQUOT):
+    if (
+        isinstance(error, lmdb.MapFullError)
+        or _means(text, errno.ENOSPC)
+        or _means(text, errno.EDQUOT)
+        or (
+            _means(text, errno.EIO) and is_full(Path(store))  # a write that was cut short is EIO to LMDB
+        )
+    ):
         return StoreFull(f"there is no room left for '{store}'; nothing was changed. Make room and try again")
     if isinstance(error, lmdb.LockError) and _means(text, errno.EAGAIN):
         return UnsupportedPlace(
@@ -125,11 +151,15 @@ def translate(error: lmdb.Error, store: str) -> Error:
             "readers apart by pid; run both in one pid namespace, or give this process another pid"
         )
     if isinstance(error, lmdb.ReadersFullError):
-        return Locked(f"'{store}' has {MAX_READERS} open snapshots, which is the limit; close some and try again")
+        return Locked(
+            f"'{store}' has {layout.MAX_READERS} open snapshots, which is the limit; close some and try again"
+        )
     if isinstance(error, lmdb.ReadonlyError) or _means(text, errno.EACCES) or _means(text, errno.EROFS):
         return ReadOnly(f"'{store}' may not be written by this user (reading needs write permission to lock.mdb only)")
     if isinstance(error, lmdb.VersionMismatchError | lmdb.IncompatibleError):
         return UnsupportedFormat(f"'{store}' was written by another version of LMDB ({text})")
+    if _means(text, errno.EIO):
+        return CorruptStore(f"the disk failed under '{store}'; the change was not acknowledged. Check the disk")
     if isinstance(error, lmdb.PanicError):
         return CorruptStore(f"LMDB cannot go on with '{store}' after a failed write; close it and open it again")
     return CorruptStore(f"LMDB cannot read '{store}' ({text}); run 'dynfrsdb check {store}'")

@@ -68,6 +68,11 @@ class Snapshot:
         return self._number
 
     @property
+    def ended(self) -> bool:
+        """Whether this snapshot is over: rows read since may have been erased meanwhile, so ask the newest commit."""
+        return bool(self._ended) or self.generation.pid != os.getpid()
+
+    @property
     def rows(self) -> RowFile:
         """The rows, mapped at least as far as this snapshot has slots; look at them only while the snapshot is open."""
         return self.generation.rows(int(self.state["slots"]))

@@ -45,7 +45,9 @@ class RowTable:
     def __init__(self, d: int, capacity: int) -> None:
         self.d = d
         self.words = np.zeros((capacity, (24 + 4 * d + 7) // 8), np.uint64)
-        self.multipliers = np.array([naive.mix((i + 1) * naive.GOLDEN % naive.WORD) | 1 for i in range(2 * self.words.shape[1] + 2)], np.uint64)
+        self.multipliers = np.array(
+            [naive.mix((i + 1) * naive.GOLDEN % naive.WORD) | 1 for i in range(2 * self.words.shape[1] + 2)], np.uint64
+        )
 
     def put(self, slot: int, sample: naive.Sample) -> None:
         line = self.words[slot]
@@ -187,7 +189,9 @@ class ShelvedForest:
         fresh = Forest(self.spec, self.shelf, self.table.rows, changeable=False)
         digests = []
         for tree in range(self.settings.n_trees):
-            slots = sorted(slot for slot, sample in self.live.values() if tree in naive.occupancy(self.settings, sample.id))
+            slots = sorted(
+                slot for slot, sample in self.live.values() if tree in naive.occupancy(self.settings, sample.id)
+            )
             job = Job(tree, 1, 0, np.array(slots, np.uint32))
             fresh.plant(tree, grow_jobs(self.spec, self.table.rows, [job]))
             digests.append(hashlib.sha256(fresh.tree_bytes(tree)).digest())

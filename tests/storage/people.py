@@ -1,7 +1,7 @@
 """A small store of people, for the tests of this folder.
 
-Person i has the row `values(i)`, the label i % 3 and, if i is even, the subject i // 10. So from an id alone a test knows
-every byte that must be there, or must be gone.
+Person i has the row `values(i)`, the label i % 3 and, if i is even, the subject i // 10. So from an id alone a test
+knows every byte that must be there, or must be gone.
 """
 
 import os
@@ -38,7 +38,9 @@ def new_store(path: Path, people: int = 20) -> Path:
         ids = np.arange(people)
         if people:
             builder.write_rows(ids, ids, ids % 3, np.stack([values(i) for i in range(people)]))
-        builder.put_sorted("samples", ((layout.id_key(i), records.sample_payload(i, subject(i))) for i in range(people)))
+        builder.put_sorted(
+            "samples", ((layout.id_key(i), records.sample_payload(i, subject(i))) for i in range(people))
+        )
         owned = sorted(layout.subject_key(subject(i), i) for i in range(people) if subject(i))
         builder.put_sorted("subjects", ((key, b"") for key in owned))
         builder.append_ledger({"what": "create", "samples": people})

@@ -1,8 +1,9 @@
-"""Kill -9 at every named instant: what was acknowledged stands, the rest is all or nothing, and no row is left behind.
+"""Kill -9 at every named instant: what was acknowledged stands, the rest is all or nothing, and no row is left
+behind.
 
-A child process does the work and kills itself when it comes by a failpoint; the parent then looks at the store. Killing a
-process does not lose what is in the page cache, so these tests show the order of visibility; that each step is also synced
-before the next is a matter of the code (and of FORMAT.md), not of these tests.
+A child process does the work and kills itself when it comes by a failpoint; the parent then looks at the store.
+Killing a process does not lose what is in the page cache, so these tests show the order of visibility; that each step
+is also synced before the next is a matter of the code (and of FORMAT.md), not of these tests.
 """
 
 import os

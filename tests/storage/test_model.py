@@ -1,8 +1,8 @@
 """The storage layer against a model: a set of people, and what each snapshot saw.
 
-Whatever happens (additions, removals, roll-backs, crashes, snapshots held for long, reopened handles), the store holds the
-people of the model, every snapshot what it held when it was taken, the audit finds nothing, and no byte of a person that
-was removed is left once no snapshot can see it.
+Whatever happens (additions, removals, roll-backs, crashes, snapshots held for long, reopened handles), the store
+holds the people of the model, every snapshot what it held when it was taken, the audit finds nothing, and no byte of
+a person that was removed is left once no snapshot can see it.
 """
 
 import os

@@ -1,4 +1,5 @@
-"""Creating and opening: a store is there completely or not at all, and what is not one is refused before it can hurt."""
+"""Creating and opening: a store is there completely or not at all, and what is not one is refused before it can
+hurt."""
 
 import os
 import pickle
@@ -154,7 +155,7 @@ def test_a_truncated_data_file_is_refused_before_it_is_mapped(path: Path, pages:
 def test_a_truncated_rows_file_is_refused_before_it_is_mapped(path: Path) -> None:
     os.truncate(path / "gen-0001/rows.bin", 100)
 
-    with pytest.raises(CorruptStore, match="'rows.bin'.*is cut short"), Store.open(path, writable=False) as store:
+    with pytest.raises(CorruptStore, match=r"'rows\.bin'.*is cut short"), Store.open(path, writable=False) as store:
         living(store)
 
 
@@ -190,7 +191,7 @@ def test_a_newer_format_is_refused(path: Path) -> None:
         session.put("meta", layout.META_FORMAT, records.frame({"format": 2, "algorithm": 1, "uuid": bytes(16)}))
         session.commit()
 
-    with pytest.raises(UnsupportedFormat, match="has format 2 and algorithm 1.*upgrade dynfrsdb"):
+    with pytest.raises(UnsupportedFormat, match=r"has format 2 and algorithm 1.*upgrade dynfrsdb"):
         Store.open(path, writable=False)
 
 
@@ -212,7 +213,7 @@ def test_a_store_that_was_rolled_back_is_refused(path: Path, tmp_path: Path) -> 
 def test_a_damaged_lock_file_is_named(path: Path) -> None:
     (path / "LOCK").write_bytes(b"x" * 512)
 
-    with pytest.raises(CorruptStore, match="the file LOCK of .* is damaged"):
+    with pytest.raises(CorruptStore, match=r"the file LOCK of .* is damaged"):
         Store.open(path, writable=True)
 
 
@@ -244,11 +245,12 @@ def test_handles_of_one_process_share_the_files(path: Path) -> None:
 
 def test_a_snapshot_goes_on_while_a_writer_opens_the_store(path: Path) -> None:
     with Store.open(path, writable=False) as reader, reader.snapshot() as snapshot:
-        with Store.open(path, writable=True) as writer:
-            add(writer, [100])
+        writer = Store.open(path, writable=True)
+        add(writer, [100])
 
-            assert snapshot.count("samples") == 20
-            assert snapshot.commit == 1
+        assert snapshot.count("samples") == 20
+        assert snapshot.commit == 1
+        writer.close()
 
 
 def test_a_handle_can_be_pickled(path: Path) -> None:

@@ -1,0 +1,97 @@
+"""`doctor`: what this installation runs on, and whether a store can live here."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from platform import platform, python_version
+from typing import Any
+
+import click
+
+import dynfrsdb
+from dynfrsdb.cli import options
+from dynfrsdb.cli.output import emit, properties
+
+_NEEDED = ("numpy", "numba", "llvmlite", "lmdb", "msgpack", "click", "rich")
+_EXTRA = ("scikit-learn",)
+
+
+@click.command()
+@click.argument("place", type=click.Path(path_type=Path), default=".")
+@options.as_json
+@click.pass_context
+def doctor(ctx: click.Context, place: Path, as_json: bool) -> None:
+    """Versions, kernel cache and filesystem; PLACE is where a store is or will be, by default here.
+
+    Exit code 1 if something is in the way.
+    """
+    problems: list[str] = []
+    result: dict[str, Any] = {
+        "dynfrsdb": dynfrsdb.__version__,
+        "python": python_version(),
+        "platform": platform(),
+        "processors": os.cpu_count(),
+        "packages": _versions(problems),
+        "kernels": _kernels(problems),
+        "filesystem": _filesystem(place, problems),
+    }
+    result["problems"] = problems
+    emit(result, lambda: properties({**result, "problems": "\n".join(problems) or "none"}), as_json)
+    ctx.exit(1 if problems else 0)
+
+
+def _versions(problems: list[str]) -> dict[str, str | None]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    found: dict[str, str | None] = {}
+    for package in (*_NEEDED, *_EXTRA):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = None
+            if package in _NEEDED:
+                problems.append(f"'{package}' is not installed; install dynfrsdb again")
+    return found
+
+
+def _kernels(problems: list[str]) -> dict[str, Any]:
+    """Where compiled kernels are kept; a cache that cannot be written costs time, not answers, so it is no problem."""
+    try:
+        from dynfrsdb_engine.kernel import CACHE, CACHED
+    except ImportError as error:
+        problems.append(f"the engine cannot be imported: {error}")
+        return {}
+    from dynfrsdb.cli.opening import is_warm
+
+    return {"cache": str(CACHE), "writable": CACHED, "compiled": CACHED and is_warm(CACHE)}
+
+
+def _filesystem(place: Path, problems: list[str]) -> dict[str, Any]:
+    from dynfrsdb.errors import UnsupportedPlace
+    from dynfrsdb_storage.disk import refuse_network
+
+    there = next((each for each in (place.absolute(), *place.absolute().parents) if each.exists()), Path("/"))
+    try:
+        refuse_network(there)
+    except UnsupportedPlace as error:
+        problems.append(str(error))
+    return {"path": str(there), "type": _mounted_as(there), "free_bytes": shutil.disk_usage(there).free}
+
+
+def _mounted_as(place: Path) -> str | None:
+    """The type of the file system that holds a path, or None where the system does not say."""
+    try:
+        lines = Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines()
+    except OSError:
+        return None
+    resolved = place.resolve()
+    found: dict[Path, str] = {}
+    for line in lines:
+        mount, _, kind = line.partition(" - ")
+        found[Path(mount.split()[4])] = kind.split()[0]
+    return next((found[each] for each in (resolved, *resolved.parents) if each in found), None)
+
+
+VERBS = (doctor,)

@@ -1,0 +1,37 @@
+"""Ctrl-C: the store stays whole, and the person learns what was committed.
+
+A commit takes milliseconds and cannot be half done. What could be half known is whether it happened: a
+KeyboardInterrupt raised between the commit and its receipt would leave nobody able to say. So Ctrl-C is postponed from
+just before a commit until the receipt has been printed, and then answered truthfully.
+
+    parsing, waiting for the lock, looking up      Ctrl-C: "nothing was committed"
+    changing the forest, committing, printing      Ctrl-C waits; then: "... it is committed as change 7"
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from types import FrameType
+
+
+class Interrupted(Exception):
+    """Ctrl-C; the message says what was and what was not committed."""
+
+
+class Postponed:
+    """Ctrl-C, kept waiting once `begin` was called, for the rest of the command."""
+
+    def __init__(self) -> None:
+        self.came = False
+        """Whether somebody pressed Ctrl-C meanwhile."""
+
+    def begin(self) -> None:
+        """From here on Ctrl-C is only noted."""
+        signal.signal(signal.SIGINT, self._note)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if not self.came:
+            os.write(sys.stderr.fileno(), b"dynfrsdb: finishing the commit, one moment\n")
+        self.came = True

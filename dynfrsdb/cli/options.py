@@ -1,0 +1,43 @@
+"""Arguments and options that several verbs take, so that they are spelt and explained the same everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+MAX_ID = 2**64 - 1
+SAMPLE_ID = click.IntRange(0, MAX_ID)
+
+
+def store(function: F) -> F:
+    """STORE, the directory of a store; whether it is there is for the library to say."""
+    return click.argument("store", type=click.Path(path_type=Path))(function)
+
+
+def as_json(function: F) -> F:
+    """--json, for JSON on a terminal too."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON, also on a terminal.")(function)
+
+
+def timeout(function: F) -> F:
+    """--timeout, for verbs that write."""
+    wait = click.FloatRange(min=0)
+    return click.option(
+        "--timeout", type=wait, default=30.0, show_default=True, help="Seconds to wait for other writers."
+    )(function)
+
+
+def change(function: F) -> F:
+    """What all verbs that add or remove samples take."""
+    dry_run = click.option("--dry-run", is_flag=True, help="Say what would be touched; change nothing.")
+    request_id = click.option(
+        "--request-id",
+        metavar="TEXT",
+        help="A name for this request: asked twice, it is carried out once and gives the same receipt.",
+    )
+    return dry_run(request_id(timeout(as_json(function))))

@@ -1,0 +1,102 @@
+"""Output: tables on a terminal, JSON when piped or asked for.
+
+Data goes to stdout. Progress goes to stderr, and only if that is a terminal. rich is imported when there is a table to
+draw.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+Progress = Callable[[str, int, int], None]
+
+
+def emit(data: Any, drawing: Callable[[], RenderableType], as_json: bool) -> None:
+    """Print `data` as JSON, or on a terminal as `drawing` has it."""
+    if as_json or not sys.stdout.isatty():
+        click.echo(json.dumps(data, indent=2, ensure_ascii=False))
+        return
+    from rich.console import Console
+
+    console = Console()
+    with console.capture() as captured:
+        console.print(drawing())
+    # Not printed by rich itself, which has its own mind about closed pipes.
+    click.echo(captured.get(), nl=False)
+
+
+def properties(values: Mapping[str, Any]) -> RenderableType:
+    """Names and values, one to a line."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for name, value in values.items():
+        table.add_row(Text(name.replace("_", " ")), Text(in_short(value)))
+    return table
+
+
+def rows(columns: Iterable[str], lines: Iterable[Iterable[Any]]) -> RenderableType:
+    """A table with a heading."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        table.add_column(column)
+    for line in lines:
+        # As Text, because a name may hold what rich takes for markup.
+        table.add_row(*(Text(in_short(value)) for value in line))
+    return table
+
+
+def in_short(value: Any) -> str:
+    """A value as people read it."""
+    if value is None or value == [] or value == ():
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {in_short(each)}" for name, each in value.items())
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(in_short, value))
+    return str(value)
+
+
+def note(message: str) -> None:
+    """Tell the person at the terminal something that is not the result."""
+    click.echo(f"dynfrsdb: {message}", err=True)
+
+
+@contextmanager
+def progress() -> Iterator[Progress | None]:
+    """A callback that draws a progress bar of the stage at hand, or None where nobody would see them."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bars
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
+        bar = bars.add_task("opening", total=None)
+
+        def show(stage: str, done: int, total: int) -> None:
+            bars.update(bar, description=stage, completed=done, total=total)
+
+        yield show

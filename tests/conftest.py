@@ -1,0 +1,29 @@
+"""What all tests share: where stores are made, and the seed of the state machine."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+MEMORY = Path("/dev/shm")
+MACHINE_SEED = 20250701
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--machine-seed", type=int, default=MACHINE_SEED, help="the seed of the state machine's examples")
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"state machine: --machine-seed={config.getoption('--machine-seed')}"
+
+
+@pytest.fixture
+def store_dir() -> Iterator[Path]:
+    """A directory for stores, in memory where that is possible."""
+    path = Path(tempfile.mkdtemp(prefix="dynfrsdb-", dir=MEMORY if MEMORY.is_dir() else None))
+    yield path
+    shutil.rmtree(path)
