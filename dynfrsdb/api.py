@@ -10,7 +10,7 @@ import numpy as np
 
 from dynfrsdb import inputs
 from dynfrsdb.build import Progress, Training, build
-from dynfrsdb.database import Database
+from dynfrsdb.database import CACHE_BYTES, Database
 from dynfrsdb.errors import InvalidInput
 from dynfrsdb.secrets import Secrets
 from dynfrsdb.settings import BUCKET, Settings
@@ -91,9 +91,9 @@ def _training(settings: Settings, X: Any, y: Any, ids: Any, subjects: Any) -> Tr
     return Training(numbers[order], np.ascontiguousarray(rows[order]), targets[order], hashes)
 
 
-def open(path: Path | str, mode: str = "r", *, settle: str | None = "auto") -> Database:
+def open(path: Path | str, mode: str = "r", *, settle: str | None = "auto", cache_bytes: int = CACHE_BYTES) -> Database:
     """Open a store.
 
     "r" reads, "w" may begin transactions. `settle=None` leaves tagged nodes to queries and to `settle`.
     """
-    return Database(path, mode, settle)
+    return Database(path, mode, settle, cache_bytes)

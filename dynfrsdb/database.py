@@ -21,6 +21,7 @@ from dynfrsdb import inputs
 from dynfrsdb.audit import CheckReport, VerifyReport, check, digest, verify
 from dynfrsdb.build import Progress
 from dynfrsdb.errors import InvalidInput, TransactionMisuse
+from dynfrsdb.gate import Gate
 from dynfrsdb.receipt import Plan, Receipt, receipt_of
 from dynfrsdb.secrets import Secrets
 from dynfrsdb.settings import Settings
@@ -31,6 +32,8 @@ from dynfrsdb.view import View, spec_of
 from dynfrsdb_storage import Store, WriteSession
 from dynfrsdb_storage.records import unframe
 
+CACHE_BYTES = 512 << 20
+"""Memory that a working set may take before what was used least lately is dropped."""
 SMALL = 512
 """Tags with at most this many samples are grown before the commit that made them."""
 Answer = Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float64]]
@@ -39,12 +42,16 @@ Answer = Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float64]]
 class Database:
     """An open store; a context manager. May be used by several threads."""
 
-    def __init__(self, path: Path | str, mode: str = "r", settle: str | None = "auto") -> None:
+    def __init__(
+        self, path: Path | str, mode: str = "r", settle: str | None = "auto", cache_bytes: int = CACHE_BYTES
+    ) -> None:
         if mode not in ("r", "w"):
             raise InvalidInput(f"mode={mode!r} is not known; pass 'r' to read or 'w' to write")
         if settle not in ("auto", None):
             raise InvalidInput(f"settle={settle!r} is not known; pass 'auto' or None")
-        self.mode, self._settle = mode, settle
+        if isinstance(cache_bytes, bool) or not isinstance(cache_bytes, int) or cache_bytes < 0:
+            raise InvalidInput(f"cache_bytes={cache_bytes!r} is not a whole number of bytes")
+        self.mode, self._settle, self._cache_bytes = mode, settle, cache_bytes
         self._store = Store.open(path, writable=mode == "w")
         with self._store.snapshot() as snapshot:
             self._settings = Settings.from_record(snapshot.settings)
@@ -52,7 +59,7 @@ class Database:
         self._secrets = Secrets(self._settings)
         self._view = View(self._store, self._spec, changeable=mode == "w")
         self._reader: View | None = None
-        self._view_lock = threading.RLock()
+        self._gate = Gate()
         self._writing = threading.Lock()
         self._writer: tuple[int, Transaction] | None = None
         self._settler = Settler(self) if mode == "w" and settle == "auto" else None
@@ -197,7 +204,7 @@ class Database:
 
     def refresh(self) -> int:
         """Move to the newest commit now; returns its number."""
-        with self._view_lock, self._store.snapshot() as snapshot:
+        with self._gate.alone(), self._store.snapshot() as snapshot:
             if not self._view.changing:
                 with self._view.at(snapshot):
                     pass
@@ -218,7 +225,7 @@ class Database:
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Database, (str(self.path), self.mode, self._settle)
+        return Database, (str(self.path), self.mode, self._settle, self._cache_bytes)
 
     def __repr__(self) -> str:
         return f"dynfrsdb.open({str(self.path)!r}, mode={self.mode!r})"
@@ -226,14 +233,34 @@ class Database:
     # For transactions, snapshots and settling
 
     def _answer(self, rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-        with self._view_lock, self._store.snapshot() as snapshot:
+        answer = self._answer_if_ready(rows)
+        if answer is not None:
+            return answer
+        with self._gate.alone():
+            token = self._store.newest()
+            with self._store.snapshot() as snapshot:
+                view = self._committed_view()
+                with view.at(snapshot):
+                    answer = view.predict(rows)
+                view.token = token
+            view.shrink(self._cache_bytes)
+            return answer
+
+    def _answer_if_ready(self, rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float64] | None:
+        """The answer, if nothing was committed since the last one and everything needed is in memory."""
+        with self._gate.shared():
             view = self._view
-            if view.changing:
-                if self._reader is None:
-                    self._reader = View(self._store, self._spec, changeable=False)
-                view = self._reader
-            with view.at(snapshot):
-                return view.predict(rows)
+            if view.changing or view.token != self._store.newest() or self._store.moved():
+                return None
+            return view.forest.predict_if_ready(rows)
+
+    def _committed_view(self) -> View:
+        """The view that shows the newest commit: not the one that an open transaction has changed."""
+        if not self._view.changing:
+            return self._view
+        if self._reader is None:
+            self._reader = View(self._store, self._spec, changeable=False)
+        return self._reader
 
     def _rows(self, X: Any) -> npt.NDArray[np.float32]:
         return inputs.features(X, self._settings.n_features, self._settings.feature_names)

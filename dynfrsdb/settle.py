@@ -47,7 +47,7 @@ def settle(db: Database, limit: int | None, timeout: float, progress: Progress |
 
 def _step(db: Database, session: WriteSession, samples: int) -> tuple[int, int, int]:
     """One commit's worth: returns (tags grown, samples below them, tags left)."""
-    with db._view_lock:
+    with db._gate.alone():
         try:
             with db._view.within(session.snapshot) as forest:
                 found = forest.tags()

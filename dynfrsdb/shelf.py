@@ -111,35 +111,44 @@ def clear(session: WriteSession, tree: int, path: int) -> None:
 
 def edit_lists(session: WriteSession, edits: npt.NDArray[np.void]) -> None:
     """Take slots out of long lists and put slots in, rewriting only the chunks that change."""
-    for place in np.unique(edits[["tree", "path"]]):
-        mine = edits[(edits["tree"] == place["tree"]) & (edits["path"] == place["path"])]
-        _edit_list(session, int(place["tree"]), int(place["path"]), mine)
+    lists: dict[tuple[int, int], dict[int, list[bool]]] = {}
+    columns = (edits[name].tolist() for name in ("tree", "path", "slot", "sign"))
+    for tree, path, slot, sign in zip(*columns, strict=True):
+        lists.setdefault((tree, path), {}).setdefault(slot, []).append(sign > 0)
+    for (tree, path), slots in lists.items():
+        _edit_list(session, tree, path, slots)
 
 
-def _edit_list(session: WriteSession, tree: int, path: int, edits: npt.NDArray[np.void]) -> None:
+def _edit_list(session: WriteSession, tree: int, path: int, edits: dict[int, list[bool]]) -> None:
     """Edit one list. A slot may come and go within one transaction: what counts is whether it ends in the list."""
-    ends_in = {int(edit["slot"]): edit["sign"] > 0 for edit in edits}
     node = layout.node_key(tree, path)
-    touched: dict[bytes, tuple[Slots, list[int]]] = {}
-    for slot in ends_in:
-        found = _chunk_of(session.snapshot, node, slot)
-        if found is None:
-            raise Damaged(tree, path, "has lost the list of its samples")
-        touched.setdefault(found[0], (found[1], []))[1].append(slot)
-    for key, (slots, changed) in touched.items():
-        kept = np.setdiff1d(slots, np.array(changed, np.uint32))
-        added = np.array([slot for slot in changed if ends_in[slot]], np.uint32)
-        new = np.sort(np.concatenate([kept, added])).astype(np.uint32)
+    touched: dict[bytes, bytes] = {}
+    for slot, comes in edits.items():
+        key, data = _chunk_of(session.snapshot, node, slot)
+        data = touched.get(key, data)
+        slots = np.frombuffer(data, "<u4")
+        at = int(np.searchsorted(slots, slot))
+        there = at < slots.size and int(slots[at]) == slot
+        if there == comes[0]:
+            raise Damaged(tree, path, "does not list the samples that belong to it")
+        middle = slot.to_bytes(4, "little") if comes[-1] else b""
+        touched[key] = data[: 4 * at] + middle + data[4 * (at + there) :]
+    for key, data in touched.items():
         session.delete("buckets", key)
-        parts = [new] if new.size <= MOST else np.array_split(new, -(-new.size // CHUNK))
-        for part in parts:
-            if part.size:
-                session.put("buckets", node + int(part[0]).to_bytes(4, "big"), part.astype("<u4").tobytes())
+        for part in _parts(np.frombuffer(data, "<u4")):
+            session.put("buckets", node + int(part[0]).to_bytes(4, "big"), part.tobytes())
 
 
-def _chunk_of(snapshot: Snapshot, node: bytes, slot: int) -> tuple[bytes, Slots] | None:
+def _parts(slots: Slots) -> list[Slots]:
+    """A chunk as it is written again: itself, or cut in pieces if it grew too large, or nothing."""
+    return np.array_split(slots, -(-slots.size // CHUNK)) if slots.size > MOST else [slots] if slots.size else []
+
+
+def _chunk_of(snapshot: Snapshot, node: bytes, slot: int) -> tuple[bytes, bytes]:
     """The chunk that holds a slot, or would hold it: the last that begins at or below it, else the first."""
     found = snapshot.at_or_before("buckets", node + slot.to_bytes(4, "big"))
     if found is None or found[0][: layout.NODE_KEY_BYTES] != node:
         found = next(iter(snapshot.scan("buckets", node + bytes(4), node + b"\xff" * 4)), None)
-    return None if found is None else (found[0], np.frombuffer(found[1], "<u4"))
+    if found is None:
+        raise Damaged(*layout.parse_node_key(node), "has lost the list of its samples")
+    return found

@@ -195,7 +195,7 @@ class Transaction:
 
     def _answer(self, rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
         session = self._open()
-        with self._db._view_lock:
+        with self._db._gate.alone():
             self._apply()
             with self._db._view.within(session.snapshot):
                 return self._db._view.predict(rows)
@@ -315,7 +315,7 @@ class Transaction:
             return
         if not self._added and not self._removed and self._request is None:
             return
-        with self._db._view_lock:
+        with self._db._gate.alone():
             self._apply()
             tagged = self._db._view.tags_made()
             self._db._settle_small(session)
@@ -374,7 +374,7 @@ class Transaction:
 
     def _roll_back(self) -> None:
         if self._session is not None:
-            with self._db._view_lock:
+            with self._db._gate.alone():
                 self._db._view.roll_back(self._session.snapshot)
 
     def _leave(

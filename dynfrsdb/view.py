@@ -1,7 +1,7 @@
 """A view: the forest of one store, as far as this process has it in memory, at one commit.
 
 The engine's working set does not know commits or files. A view binds it to the store: it gives the engine records and
-rows out of a snapshot, follows the store from commit to commit (trees whose root did not change stay in memory), and
+rows out of a snapshot, follows the store from commit to commit (what its stamps say is unchanged stays in memory), and
 says in words what is wrong when the engine meets a record or row that cannot be right."""
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import numpy.typing as npt
 from dynfrsdb.errors import CorruptStore, EmptyForest
 from dynfrsdb.settings import Settings
 from dynfrsdb.shelf import Shelf
-from dynfrsdb_engine.commit import drop_point
 from dynfrsdb_engine.forest import BadRow, Damaged, Forest
 from dynfrsdb_engine.rows import Rows
 from dynfrsdb_engine.spec import Spec, make_spec
@@ -86,6 +85,8 @@ class View:
         self._generation = NOWHERE
         self._settled = NOWHERE
         self._roots = self.forest.w.roots.copy()
+        self.token = NOWHERE
+        """What `Store.newest` said when the view came to its commit; the same again: nothing was committed."""
 
     def forget(self) -> None:
         """Empty the working set."""
@@ -94,11 +95,11 @@ class View:
     @contextmanager
     def at(self, snapshot: Snapshot) -> Iterator[Forest]:
         """The forest of this snapshot, with records and rows within reach."""
-        self._follow(snapshot)
         self._shelf.snapshot = snapshot
-        self.forest.rows = rows_of(snapshot)
         try:
             with in_words(self.store.path):
+                self._follow(snapshot)
+                self.forest.rows = rows_of(snapshot)
                 yield self.forest
         finally:
             self._shelf.snapshot = None
@@ -106,11 +107,10 @@ class View:
     @contextmanager
     def within(self, snapshot: Snapshot) -> Iterator[Forest]:
         """The forest inside a transaction: at its snapshot to begin with, then changed by it."""
-        if not self.changing:
-            self._follow(snapshot)
-        self.changing = True
-        self.commit = snapshot.commit
+        if self.changing:
+            self.commit = snapshot.commit  # a reservation may have been committed meanwhile; it changes no tree
         with self.at(snapshot) as forest:
+            self.changing = True
             yield forest
 
     def _follow(self, snapshot: Snapshot) -> None:
@@ -122,14 +122,23 @@ class View:
         if self.commit == NOWHERE or self._generation != snapshot.generation.number:
             self._start()
         else:
-            self.forest.drop_changes()
-            stale = self._roots["stamp"] != stamps.astype(np.int64)
-            if settled != self._settled:
-                stale |= self._roots["tags"] != 0
-            for tree in np.flatnonzero(stale):
-                drop_point(self.forest.w, int(tree))
-        self.forest.set_roots(stamps, n, tags)
+            self._let_go(settled)
+        try:
+            self.forest.follow(stamps, n, tags)
+        except BaseException:
+            self._start()
+            raise
         self._at(snapshot)
+
+    def _let_go(self, settled: int) -> None:
+        """Before following another process's commit: drop what it may have replaced without changing a stamp."""
+        if self._changeable:
+            self.forest.drop_changes()
+            self.forest.w.roots[:] = self._roots
+        if settled != self._settled:
+            if self._changeable:
+                self._start()
+            self.forest.forget_unlisted_tags()
 
     def _at(self, snapshot: Snapshot) -> None:
         self.commit, self._generation = snapshot.commit, snapshot.generation.number
@@ -142,6 +151,7 @@ class View:
         self.forest.mark_clean()
         self.changing = False
         self._at(snapshot)
+        self.token = self.store.newest()
 
     def roll_back(self, snapshot: Snapshot) -> None:
         """Let go of everything that a transaction changed in memory."""
@@ -166,6 +176,11 @@ class View:
     def tags_made(self) -> int:
         """Tags that the open transaction made or changed."""
         return len(self.forest.dirty_tags(ANY_SIZE))
+
+    def shrink(self, budget: int) -> None:
+        """Stay within a budget of memory, if nothing waits to be written."""
+        if not self.changing and not (self._changeable and self.has_growth()):
+            self.forest.shrink(budget)
 
     def predict(self, X: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
         """Mean answers for rows of features; inside `at`, or when everything needed is in memory."""

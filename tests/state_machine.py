@@ -6,10 +6,11 @@
                 every tenth step the naive twin is asked as well
     at the end  a fresh store of the survivors has the same digest, and `check` finds nothing
 
-Rows come from a small pool of nasty data and ids from a small set, and the two are picked independently, so samples are added again
-under an old id with old or new values. The invariant looks through a snapshot, with a working set of its own: the handles under test are
-not disturbed by being watched, and tags pile up in them as they would in life. Three handles look at one store: the one that changes it
-most, another writer, and a reader that is asked now and then and has to catch up.
+Rows come from a small pool of nasty data and ids from a small set, and the two are picked independently, so samples
+are added again under an old id with old or new values. The invariant looks through a snapshot, with a working set of its
+own: the handles under test are not disturbed by being watched, and tags pile up in them as they would in life. Three
+handles look at one store: the one that changes it most, another writer, and a reader that is asked now and then and has
+to catch up.
 
 `tools/soak` runs this for as long as one likes; tests/test_state_machine.py runs a fixed number of steps.
 """
@@ -21,7 +22,7 @@ import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +37,6 @@ MEMORY = Path("/dev/shm")
 POOL = 48
 IDS = (*range(40), 10**12, 2**63, 2**64 - 2, 2**64 - 1)
 PEOPLE = tuple(f"person {i}" for i in range(5))
-Q = {"all": lambda trees: 1.0, "one tree": lambda trees: 1.0 / trees, "half": lambda trees: 0.5}
 MAX_FEATURES: dict[str, Any] = {"one": 1, "sqrt": "sqrt", "all": "all"}
 
 numbers = st.integers(0, 999)
@@ -87,13 +87,15 @@ class ForestMachine(RuleBasedStateMachine):
         settle=st.sampled_from([None, None, "auto"]),
         start=st.sampled_from([0, 1, 12, 40]),
     )
-    def create(self, data: st.DataObject, pool: int, shape: nasty.Shape, bucket: int, settle: str | None, start: int) -> None:
+    def create(
+        self, data: st.DataObject, pool: int, shape: nasty.Shape, bucket: int, settle: str | None, start: int
+    ) -> None:
         self.folder, self.taken = folder(), 0
         self.pool = nasty.make(pool, self.task, n=POOL)
         self.arguments: dict[str, Any] = {
             "n_features": self.pool.rows.shape[1],
             "n_estimators": shape.n_trees,
-            "q": Q[shape.q_rule](shape.n_trees),
+            "q": {"all": 1.0, "one tree": 1.0 / shape.n_trees, "half": 0.5}[shape.q_rule],
             "max_features": MAX_FEATURES[shape.p_rule],
             "n_thresholds": shape.s,
             "max_depth": shape.max_depth,
@@ -142,11 +144,18 @@ class ForestMachine(RuleBasedStateMachine):
         row %= POOL
         return naive.Sample(id, naive.as_row(self.pool.rows[row]), int(self.pool.y[row]))
 
-    def columns(self, samples: Iterable[naive.Sample]) -> tuple[npt.NDArray[np.float32], list[Any], list[int], list[str | None]]:
+    def columns(
+        self, samples: Iterable[naive.Sample]
+    ) -> tuple[npt.NDArray[np.float32], list[Any], list[int], list[str | None]]:
         """X, y, ids and subjects, as a caller has them."""
         samples = list(samples)
         X = np.array([sample.x for sample in samples], np.float32).reshape(len(samples), -1)
-        return X, [self.label(sample.y) for sample in samples], [s.id for s in samples], [person_of(s.id) for s in samples]
+        return (
+            X,
+            [self.label(sample.y) for sample in samples],
+            [s.id for s in samples],
+            [person_of(s.id) for s in samples],
+        )
 
     def label(self, y: int) -> Any:
         """A target as the caller has it."""
@@ -226,7 +235,10 @@ class ForestMachine(RuleBasedStateMachine):
         return live
 
     def same_answers(
-        self, said: Callable[[npt.NDArray[np.float32]], npt.NDArray[Any]], X: npt.NDArray[np.float32], expected: Callable[..., npt.NDArray[Any]]
+        self,
+        said: Callable[[npt.NDArray[np.float32]], npt.NDArray[Any]],
+        X: npt.NDArray[np.float32],
+        expected: Callable[..., npt.NDArray[Any]],
     ) -> None:
         got, want = said(X), expected(X)
         assert got.tobytes() == want.tobytes(), (got, want)
@@ -263,7 +275,10 @@ class ForestMachine(RuleBasedStateMachine):
             else:
                 receipt = db.remove(list(call.ids)) if call.verb == "remove" else db.forget(call.person)
             now = after(self.live, call)
-            assert (receipt.added, receipt.removed) == (len(now.keys() - self.live.keys()), len(self.live.keys() - now.keys()))
+            assert (receipt.added, receipt.removed) == (
+                len(now.keys() - self.live.keys()),
+                len(self.live.keys() - now.keys()),
+            )
             self.note_ids(call)
             self.become(now)
 
@@ -279,6 +294,7 @@ class ForestMachine(RuleBasedStateMachine):
         except dynfrsdb.InvalidInput:
             assert self.next_id >= 2**64 - 1
         else:
+            assert isinstance(receipt, dynfrsdb.Receipt)
             assert receipt.ids == (sample.id,)
             self.next_id += 1
             self.become(self.live | {sample.id: sample})
@@ -296,7 +312,10 @@ class ForestMachine(RuleBasedStateMachine):
         self.become(self.live | {id: new})
 
     @rule(
-        picks=st.lists(st.tuples(st.sampled_from(["add", "remove", "forget", "predict", "predict"]), st.one_of(few, many)), max_size=6),
+        picks=st.lists(
+            st.tuples(st.sampled_from(["add", "remove", "forget", "predict", "predict"]), st.one_of(few, many)),
+            max_size=6,
+        ),
         which=handles,
         ending=st.sampled_from(["commit", "commit", "exception", "unknown id", "bad row"]),
     )
@@ -358,7 +377,11 @@ class ForestMachine(RuleBasedStateMachine):
                 X, y, ids, people = self.columns(call.samples)
                 plan = self.db.add(X, y, ids, people, dry_run=True)
             else:
-                plan = self.db.remove(list(call.ids), dry_run=True) if verb == "remove" else self.db.forget(call.person, dry_run=True)
+                plan = (
+                    self.db.remove(list(call.ids), dry_run=True)
+                    if verb == "remove"
+                    else self.db.forget(call.person, dry_run=True)
+                )
             assert isinstance(plan, dynfrsdb.Plan)
 
     @precondition(lambda self: self.live)
@@ -405,11 +428,11 @@ class ForestMachine(RuleBasedStateMachine):
             assert self.db.digest() == self.nursery.twin_digest(self.live.values())
             self.sound(self.db)
 
-    def refuses(self, snapshot: dynfrsdb.Snapshot, X: npt.NDArray[np.float32]) -> NoReturn | None:
+    def refuses(self, snapshot: dynfrsdb.Snapshot, X: npt.NDArray[np.float32]) -> None:
         try:
             snapshot.predict(X)
         except dynfrsdb.EmptyForest:
-            return None
+            return
         raise AssertionError("an empty forest gave an answer")
 
     def sound(self, db: dynfrsdb.Database) -> None:
@@ -439,7 +462,9 @@ class ForestMachine(RuleBasedStateMachine):
 def after(live: Live, call: Call) -> Live:
     """The samples that live after a call."""
     gone = set(call.ids) | {id for id in live if call.person and person_of(id) == call.person}
-    return {id: sample for id, sample in live.items() if id not in gone} | {sample.id: sample for sample in call.samples}
+    return {id: sample for id, sample in live.items() if id not in gone} | {
+        sample.id: sample for sample in call.samples
+    }
 
 
 class Binary(ForestMachine):

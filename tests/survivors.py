@@ -1,7 +1,7 @@
 """The forest of the survivors, grown in memory: what a store must be equal to, whatever happened to it before.
 
-No store is involved: samples go into a table of rows, the engine grows every tree of them from nothing, and digest and answers are
-read off. The twin does the same from the definition; it is slower and shares no line with the engine.
+No store is involved: samples go into a table of rows, the engine grows every tree of them from nothing, and digest and
+answers are read off. The twin does the same from the definition; it is slower and shares no line with the engine.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The state machine of tests/state_machine.py, a fixed number of steps for each task.
 
-The examples follow from `--machine-seed`, so a run can be repeated; `tools/soak` takes new seeds for as long as one likes.
+The examples follow from `--machine-seed`, so a run can be repeated; `tools/soak` takes new seeds for as long as one
+likes.
 """
 
 import pytest

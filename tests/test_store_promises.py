@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,14 @@ import pytest
 import dynfrsdb
 from dynfrsdb_storage import layout, records
 
-SHAPE: dict[str, Any] = {"n_estimators": 6, "q": 0.5, "min_samples_split": 2, "n_thresholds": 5, "seed": 7, "_bucket": 8}
+SHAPE: dict[str, Any] = {
+    "n_estimators": 6,
+    "q": 0.5,
+    "min_samples_split": 2,
+    "n_thresholds": 5,
+    "seed": 7,
+    "_bucket": 8,
+}
 Matrix = npt.NDArray[np.float64]
 
 
@@ -44,6 +53,12 @@ def changer(path: Path, settle: str | None = None) -> dynfrsdb.Database:
     return dynfrsdb.open(path, "w", settle=settle)
 
 
+def receipt_of(change: dynfrsdb.Receipt | dynfrsdb.Plan) -> dynfrsdb.Receipt:
+    """What a one-call form gives, unless it was a dry run."""
+    assert isinstance(change, dynfrsdb.Receipt)
+    return change
+
+
 def files(path: Path) -> dict[str, str]:
     """The hash of every file of a store but its lock files."""
     found = [file for file in path.rglob("*") if file.is_file() and file.name not in ("LOCK", "lock.mdb")]
@@ -60,7 +75,7 @@ def records_on_paths(path: Path, rows: Matrix, trees: set[int]) -> int:
         nodes = {layout.parse_node_key(key): data for key, data in snapshot.scan("nodes")}
     passed = set()
     for tree in trees:
-        for row in np.float32(rows):
+        for row in rows.astype(np.float32):
             place = 1
             passed.add((tree, place))
             while (tree, place) in nodes and nodes[tree, place][0] == 1:
@@ -130,21 +145,33 @@ class Stop(Exception):
     """Ends a transaction."""
 
 
+def roll_back(db: dynfrsdb.Database, act: Callable[[dynfrsdb.Transaction], object]) -> None:
+    """Do something in a transaction that then fails."""
+
+    def fail() -> None:
+        with db.transaction() as txn:
+            act(txn)
+            raise Stop
+
+    with pytest.raises(Stop):
+        fail()
+
+
 def test_a_rollback_leaves_every_file_as_it_was(path: Path) -> None:
     with changer(path) as db:
         db.remove([0])
         answers, before, digest, info = db.predict_proba(X), files(path), db.digest(), db.info()
 
-        with pytest.raises(Stop), db.transaction() as txn:
+        def much(txn: dynfrsdb.Transaction) -> None:
             txn.remove(range(50, 90))
             txn.predict(X)
             txn.add(X[:30] + 1, Y[:30], ids=range(1000, 1030))
             txn.forget("person 3")
             txn.predict(X[:10])
-            raise Stop
+
+        roll_back(db, much)
 
         assert files(path) == before
-        assert txn.receipt is None
         assert db.predict_proba(X).tobytes() == answers.tobytes()
         assert (db.digest(), db.info()) == (digest, info)
         assert db.check()
@@ -152,10 +179,7 @@ def test_a_rollback_leaves_every_file_as_it_was(path: Path) -> None:
 
 def test_a_rollback_leaves_the_handle_able_to_go_on(path: Path) -> None:
     with changer(path) as db:
-        with pytest.raises(Stop), db.transaction() as txn:
-            txn.remove(range(0, 150))
-            txn.predict(X[:20])
-            raise Stop
+        roll_back(db, lambda txn: (txn.remove(range(150)), txn.predict(X[:20])))
         db.remove(range(100, 140))
 
         assert db.check()
@@ -184,7 +208,12 @@ def test_a_plan_says_what_the_change_then_does(path: Path) -> None:
         plan = db.remove([1, 2, 3], dry_run=True)
         receipt = db.remove([1, 2, 3])
 
-        assert (plan.removed, plan.trees, plan.nodes, plan.tagged) == (receipt.removed, receipt.trees, receipt.nodes, receipt.tagged)
+        assert (plan.removed, plan.trees, plan.nodes, plan.tagged) == (
+            receipt.removed,
+            receipt.trees,
+            receipt.nodes,
+            receipt.tagged,
+        )
 
 
 @pytest.mark.parametrize("stage", ["rows", "trees"])
@@ -245,10 +274,14 @@ def test_settling_writes_what_queries_grew_in_memory(path: Path) -> None:
         assert db.check()
 
 
-@pytest.mark.xfail(raises=dynfrsdb.CorruptStore, reason="Forest._load_list puts back a slot that came and went within the transaction")
+@pytest.mark.xfail(
+    raises=dynfrsdb.CorruptStore, reason="Forest._load_list puts back a slot that came and went within the transaction"
+)
 def test_a_sample_that_comes_and_goes_in_one_transaction_leaves_a_long_leaf_as_it_was(store_dir: Path) -> None:
     rows, labels = np.arange(40.0).reshape(20, 2), [0] * 20
-    with dynfrsdb.create(store_dir / "s", rows, labels, classes=[0, 1], n_estimators=1, q=1.0, min_samples_split=2, _bucket=4) as db:
+    with dynfrsdb.create(
+        store_dir / "s", rows, labels, classes=[0, 1], n_estimators=1, q=1.0, min_samples_split=2, _bucket=4
+    ) as db:
         with db.transaction() as txn:
             txn.add([[5.0, 5.0]], [0], ids=[100])
             txn.predict(rows[:1])
@@ -279,7 +312,9 @@ def test_a_large_batch_behind_a_question_is_one_change(path: Path) -> None:
 def test_a_long_leaf_rewrites_one_chunk_of_its_list(store_dir: Path) -> None:
     n = 3000
     rows = np.arange(float(n)).reshape(n, 1)
-    with dynfrsdb.create(store_dir / "s", rows, [0] * n, classes=[0, 1], n_estimators=1, q=1.0, _bucket=4, seed=1) as db:
+    with dynfrsdb.create(
+        store_dir / "s", rows, [0] * n, classes=[0, 1], n_estimators=1, q=1.0, _bucket=4, seed=1
+    ) as db:
 
         def chunks() -> dict[bytes, bytes]:
             with db._store.snapshot() as snapshot:
@@ -295,17 +330,17 @@ def test_a_long_leaf_rewrites_one_chunk_of_its_list(store_dir: Path) -> None:
         assert db.check()
 
 
-def test_the_map_grows_by_itself(store_dir: Path) -> None:
-    rng = np.random.default_rng(0)
-    rows, labels = rng.normal(size=(6000, 6)), rng.integers(0, 2, 6000)
-    with dynfrsdb.create(store_dir / "s", n_features=6, classes=[0, 1], n_estimators=40, q=1.0, min_samples_split=2, seed=1, _bucket=2) as db:
-        before = db.info()["map_size"]
+def test_the_map_grows_by_itself(path: Path) -> None:
+    with changer(path) as db:
+        db._store.current().env.set_mapsize(1 << 19)
+        more, labels = people(6000, seed=2)
 
-        db.add(rows, labels)
+        db.add(more, labels)
         db.settle()
 
-        assert db.info()["map_size"] > before
-        assert db.verify(trees=3)
+        assert db.info()["map_size"] > 1 << 19
+        assert db.check()
+        assert db.verify()
 
 
 # One function
@@ -421,11 +456,11 @@ def test_every_kernel_that_takes_arrays_has_one_specialisation(store_dir: Path) 
 def test_asking_twice_changes_nothing_and_gives_the_first_receipt(path: Path) -> None:
     with changer(path) as db:
         first = db.remove([5, 6], request_id="request 1")
-        added = db.add(X[:2], Y[:2], request_id="request 2")
+        added = receipt_of(db.add(X[:2], Y[:2], request_id="request 2"))
         before = files(path)
 
         again = db.remove([5, 6], request_id="request 1")
-        added_again = db.add(X[:2], Y[:2], request_id="request 2")
+        added_again = receipt_of(db.add(X[:2], Y[:2], request_id="request 2"))
 
         assert again == first
         assert (added_again, added_again.ids) == (added, added.ids)
@@ -446,12 +481,13 @@ def test_a_request_is_known_in_another_process_of_the_same_store(path: Path) -> 
 def test_a_request_id_that_is_used_for_something_else_is_a_conflict(path: Path) -> None:
     with changer(path) as db:
         db.remove([5, 6], request_id="request 1")
-        for act in (
+        others: list[Callable[[], object]] = [
             lambda: db.remove([5], request_id="request 1"),
             lambda: db.remove([6, 5], request_id="request 1"),
             lambda: db.forget("person 5", request_id="request 1"),
             lambda: db.add(X[:1], Y[:1], request_id="request 1"),
-        ):
+        ]
+        for act in others:
             with pytest.raises(dynfrsdb.RequestConflict, match="used before for something else"):
                 act()
 
@@ -471,12 +507,17 @@ def test_a_request_that_failed_is_not_known(path: Path) -> None:
 def test_receipts_form_a_chain(path: Path) -> None:
     with changer(path) as db:
         start = db.info()["sample_digest"]
-        given = [db.remove([1, 2]), db.add(X[:3], Y[:3]), db.forget("person 50"), db.add(X[[1, 2]], Y[[1, 2]], ids=[1, 2])]
+        given = [
+            receipt_of(db.remove([1, 2])),
+            receipt_of(db.add(X[:3], Y[:3])),
+            receipt_of(db.forget("person 50")),
+            receipt_of(db.add(X[[1, 2]], Y[[1, 2]], ids=[1, 2])),
+        ]
         ledger = db.ledger()
 
         assert ledger[1:] == given
         assert [receipt.sequence for receipt in ledger] == [1, 2, 3, 4, 5]
-        for before, after in zip(ledger[:-1], ledger[1:], strict=True):
+        for before, after in pairwise(ledger):
             assert after.prev == before.hash
             assert after.digest_before == before.digest_after
         assert (ledger[0].digest_after, ledger[-1].digest_after) == (start, db.info()["sample_digest"])
@@ -493,7 +534,7 @@ def test_the_digest_of_the_samples_is_that_of_a_fresh_store(store_dir: Path, pat
 
 def test_a_receipt_holds_no_raw_identifier(path: Path) -> None:
     with changer(path) as db:
-        receipt = db.forget("person 50")
+        receipt = receipt_of(db.forget("person 50"))
 
     text = str(receipt.as_dict())
     assert "person" not in text
@@ -524,12 +565,24 @@ def refusals(db: dynfrsdb.Database, path: Path) -> list[tuple[type[Exception], s
     return [
         (KeyError, f"sample 4141 is not in '{path}'", lambda: db.remove([3, 4141])),
         (KeyError, f"no sample of this subject is in '{path}'", lambda: db.forget("nobody")),
-        (ValueError, f"row 1: sample 7 is already in '{path}'; remove it first or choose another id", lambda: db.add(X[:2], Y[:2], ids=[999, 7])),
-        (ValueError, "id 7 is given twice, in rows 0 and 1; give each sample its own id", lambda: db.add(X[:2], Y[:2], ids=[7, 7])),
+        (
+            ValueError,
+            f"row 1: sample 7 is already in '{path}'; remove it first or choose another id",
+            lambda: db.add(X[:2], Y[:2], ids=[999, 7]),
+        ),
+        (
+            ValueError,
+            "id 7 is given twice, in rows 0 and 1; give each sample its own id",
+            lambda: db.add(X[:2], Y[:2], ids=[7, 7]),
+        ),
         (ValueError, "row 1, column 2 is NaN; dynfrsdb stores finite numbers only", lambda: db.add(nan, Y[:3])),
         (ValueError, "row 0, column 1 is too large", lambda: db.add([[0.0, 1e39, 0.0, 0.0]], [0])),
         (ValueError, "row 0 has 3 features, this store takes 4", lambda: db.add(X[:2, :3], Y[:2])),
-        (ValueError, "row 0 of y is 5, which is not a class of this store; its classes are 0, 1", lambda: db.add(X[:1], [5])),
+        (
+            ValueError,
+            "row 0 of y is 5, which is not a class of this store; its classes are 0, 1",
+            lambda: db.add(X[:1], [5]),
+        ),
         (ValueError, "y has 1 entries for 2 rows of X; pass one per row", lambda: db.add(X[:2], [1])),
     ]
 
@@ -611,7 +664,10 @@ def test_a_handle_answers_from_the_last_commit_while_its_own_transaction_is_open
 
 
 def test_settling_by_itself_leaves_no_small_tag_and_changes_no_answer(path: Path, store_dir: Path) -> None:
-    with changer(path, "auto") as db, dynfrsdb.create(store_dir / "s", X[60:], Y[60:], ids=range(60, 300), **SHAPE) as fresh:
+    with (
+        changer(path, "auto") as db,
+        dynfrsdb.create(store_dir / "s", X[60:], Y[60:], ids=range(60, 300), **SHAPE) as fresh,
+    ):
         for first in range(0, 60, 6):
             receipt = db.remove(range(first, first + 6))
             assert db.info()["tags"] == 0
@@ -709,7 +765,9 @@ def test_check_names_a_bucket_with_another_tree(path: Path) -> None:
 
     rewrite(path, "buckets", key, flipped(data, 14 + 4 * n + 2))
 
-    assert f"tree {tree}, node {place:#b} has other counts, or another small tree, than its samples make" in problems(path)
+    assert f"tree {tree}, node {place:#b} has other counts, or another small tree, than its samples make" in problems(
+        path
+    )
 
 
 @pytest.mark.parametrize("database", ["nodes", "buckets"])
@@ -777,7 +835,7 @@ def test_an_old_record_with_a_right_checksum_is_caught_by_its_stamp(path: Path) 
 
     rewrite(path, "nodes", changed[0], before[changed[0]])
 
-    with dynfrsdb.open(path) as db, pytest.raises(dynfrsdb.CorruptStore, match="is not of the (commit|size) that its parent names"):
+    with dynfrsdb.open(path) as db, pytest.raises(dynfrsdb.CorruptStore, match="its parent names"):
         db.predict(X)
 
 

@@ -14,9 +14,13 @@ Bottom up:
     install     records -> working set
     collect     the samples below a node, gathered; tags
     change      what adding and removing does at a node
-    store       working set -> records, for a commit
+    commit      working set -> records, for a commit
     predict     rows of features -> answers, or what is missing to give one
+    scan        find tags, and what is not in memory
+    follow      move on to a newer commit; stay within a budget of memory
     digest      a tree as the bytes that are hashed
+    inspect     one record at a time, for audits and people
+    forest      drives all of these: the rounds between kernels and the keeper of the records
 
 The engine knows nothing of files, LMDB or transactions.
 """

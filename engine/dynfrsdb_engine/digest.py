@@ -94,13 +94,13 @@ def write_tree(
     out: npt.NDArray[np.uint8],
 ) -> int:
     """Write the tree's bytes; returns how many, or BAD_SLOT."""
-    at, bucket, used = 0, NOBODY, 0
+    at, bucket, used = 0, np.int64(NOBODY), 0
     ids = np.empty(counts[0, counts.shape[1] - 1], np.uint64)
     for i in range(order.size):
         point = w.points[order[i]]
         n = counts[i, counts.shape[1] - 1]
-        if point.owner < NOBODY:
-            bucket, used = -2 - point.owner, 0
+        if point.owner < NOBODY and bucket != -2 - point.owner:
+            bucket, used = -2 - np.int64(point.owner), 0
         out[at] = 1 if point.feature >= 0 else 0
         at += 1
         if point.feature >= 0:

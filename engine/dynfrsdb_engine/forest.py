@@ -16,8 +16,9 @@ import numpy.typing as npt
 from dynfrsdb_engine import change as changes
 from dynfrsdb_engine import predict as predicting
 from dynfrsdb_engine.collect import Ops
-from dynfrsdb_engine.commit import dirty_records, drop_dirty, mark_clean
+from dynfrsdb_engine.commit import dirty_records, drop_dirty, drop_point, mark_clean
 from dynfrsdb_engine.digest import tree_bytes
+from dynfrsdb_engine.follow import compact, drop_unlisted_tags, mark_used, renew, sample_uses
 from dynfrsdb_engine.grow import RECORD, BadRow, Growth, Job, grow_jobs, grow_parallel
 from dynfrsdb_engine.hashing import spread
 from dynfrsdb_engine.install import GOOD, WRONG_STAMP, install, keep_list, make_room
@@ -36,8 +37,25 @@ from dynfrsdb_engine.scan import (
     scan_tree,
 )
 from dynfrsdb_engine.spec import Spec
-from dynfrsdb_engine.working import CLEARS, EDITS, TAGS, Working, ensure, locate, make_working, used_bytes
+from dynfrsdb_engine.working import (
+    CLEARS,
+    CLOCK,
+    EDITS,
+    MISSING,
+    TAGS,
+    TOP_BUCKET,
+    TOP_LEAF,
+    TOP_LIST,
+    TOP_NODE,
+    TOP_POINT,
+    Working,
+    ensure,
+    locate,
+    make_working,
+    used_bytes,
+)
 
+NO_NEEDS = np.zeros(0, predicting.NEED)
 ROWS_AT_ONCE = 1024
 """Query rows that one kernel call takes, so that what a cold call needs stays bounded."""
 
@@ -97,7 +115,9 @@ class Forest:
         self.w: Working = make_working(spec, changeable)
         self._bench = make_bench(spec)
         self._needs = np.zeros(4 * ROWS_AT_ONCE, predicting.NEED)
-        self._round = 0
+        self._counts = np.zeros(2, np.int64)
+        self.track = False
+        """Whether queries note what they use, so that `shrink` knows what to keep."""
 
     def set_roots(self, stamps: npt.NDArray[np.uint64], n: npt.NDArray[np.uint32], tags: npt.NDArray[np.uint8]) -> None:
         """Take over what the roots must be."""
@@ -120,11 +140,21 @@ class Forest:
     ) -> None:
         self.w = make_room(self.w, records, data.size, int(records["list_size"].sum()))
         status, i = install(self.spec, self.w, records, data, lists, grown, grown and self.changeable)
+        self._refuse(status, records, i)
+
+    def _refuse(self, status: int, records: npt.NDArray[np.void], i: int) -> None:
         if status != GOOD:
             what = f"is not of the {'commit' if status == WRONG_STAMP else 'size'} that its parent names"
             raise Damaged(int(records[i]["tree"]), int(records[i]["path"]), what)
 
     def _bring(self, places: Sequence[tuple[int, int, bool]], payloads: Sequence[bytes]) -> None:
+        records, data = self._as_records(places, payloads)
+        self._install(records, data, np.empty(0, np.uint32), grown=False)
+
+    def _as_records(
+        self, places: Sequence[tuple[int, int, bool]], payloads: Sequence[bytes]
+    ) -> tuple[npt.NDArray[np.void], npt.NDArray[np.uint8]]:
+        """Payloads in one buffer, as kernels take them."""
         sizes = np.fromiter((len(payload) for payload in payloads), np.int64, len(payloads))
         records = np.zeros(len(places), RECORD)
         records["size"] = sizes
@@ -132,7 +162,7 @@ class Forest:
         records["tree"] = [place[0] for place in places]
         records["path"] = np.array([place[1] for place in places], np.uint64)
         records["bucket"] = [place[2] for place in places]
-        self._install(records, np.frombuffer(bytearray().join(payloads), np.uint8), np.empty(0, np.uint32), grown=False)
+        return records, np.frombuffer(bytearray().join(payloads), np.uint8)
 
     def load(self, trees: npt.NDArray[np.int64], paths: npt.NDArray[np.uint64]) -> None:
         """Bring the records of these nodes, whose parents are in memory."""
@@ -183,20 +213,92 @@ class Forest:
             count = scanner(found)
         return found[:count]
 
+    # Following and shrinking
+
+    def follow(self, stamps: npt.NDArray[np.uint64], n: npt.NDArray[np.uint32], tags: npt.NDArray[np.uint8]) -> None:
+        """Move to a commit with these roots: bring changed splits up to date, drop what changed otherwise."""
+        trees = np.flatnonzero(self.w.roots["stamp"] != stamps.astype(np.int64))
+        self.set_roots(stamps, n, tags)
+        paths = np.ones(trees.size, np.uint64)
+        loaded = self.w.points["feature"][trees] != MISSING
+        trees, paths = trees[loaded], paths[loaded]
+        while trees.size:
+            found = self._renew(trees, paths)
+            trees, paths = np.ascontiguousarray(found["tree"]), np.ascontiguousarray(found["path"])
+
+    def _renew(self, trees: npt.NDArray[np.int64], paths: npt.NDArray[np.uint64]) -> npt.NDArray[np.void]:
+        """Bring these nodes up to date; returns the children to look at next."""
+        sizes = np.empty(trees.size, np.int64)
+        expected_sizes(self.w, trees, paths, sizes)
+        small = sizes <= self.spec.bucket
+        for tree, path in zip(trees[small].tolist(), paths[small].tolist(), strict=True):
+            drop_point(self.w, self._point(tree, path))
+        places = [
+            (tree, path, False) for tree, path in zip(trees[~small].tolist(), paths[~small].tolist(), strict=True)
+        ]
+        records, data = self._as_records(places, self.source.records(places))
+        found = np.zeros(2 * len(places), FOUND)
+        status, i, count = renew(self.spec, self.w, records, data, found)
+        self._refuse(status, records, i)
+        return found[:count]
+
+    def forget_unlisted_tags(self) -> None:
+        """After somebody else settled: let go of tags whose list may be gone from the disk."""
+        drop_unlisted_tags(self.w)
+
+    def shrink(self, budget: int) -> bool:
+        """Keep what was used lately, if the working set is larger than `budget` bytes; returns whether it was.
+
+        Nothing may be waiting to be written.
+        """
+        self.track = self.size > budget // 2
+        if self.size <= budget:
+            return False
+        sample = np.zeros(1024, np.int64)
+        uses = np.sort(sample[: sample_uses(self.w, sample)])
+        mark_used(self.w)
+        oldest = int(uses[uses.size // 2]) if uses.size else 0
+        self._compact(oldest if uses.size and uses[0] < oldest else oldest + 1)
+        if self.size > budget:
+            self._compact(int(self.w.top[CLOCK]) + 1)
+        return True
+
+    def _compact(self, oldest: int) -> None:
+        old, top = self.w, self.w.top
+        new = ensure(
+            make_working(self.spec, self.changeable),
+            points=int(top[TOP_POINT]),
+            leaves=int(top[TOP_LEAF]),
+            lists=int(top[TOP_LIST]),
+            nodes=int(top[TOP_NODE]),
+            buckets=int(top[TOP_BUCKET]),
+        )
+        new.top[CLOCK], new.top[TAGS] = top[CLOCK], top[TAGS]
+        compact(self.spec, old, new, oldest)
+        self.w = new
+
     # Queries
 
     def predict(self, X: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
         """Mean answers for the rows of X: one column per class, or one."""
+        self.w.top[CLOCK] += 1
         out = np.empty((X.shape[0], self.spec.classes or 1))
         for start in range(0, X.shape[0], ROWS_AT_ONCE):
             rows = X[start : start + ROWS_AT_ONCE]
-            while count := self._try(rows, out[start : start + ROWS_AT_ONCE]):
-                self._meet(self._needs[:count], rows)
+            while not self._try(rows, out[start : start + ROWS_AT_ONCE]):
+                self._meet(self._needs[: self._counts[0]], rows)
         return out
 
-    def _try(self, X: npt.NDArray[np.float32], out: npt.NDArray[np.float64]) -> int:
-        self._round += 1
-        return int(predicting.predict(self.spec, self.w, X, out, self._needs, self._round))
+    def predict_if_ready(self, X: npt.NDArray[np.float32]) -> npt.NDArray[np.float64] | None:
+        """As `predict`, if everything needed is in memory; changes nothing, so several threads may call it at once."""
+        out = np.empty((X.shape[0], self.spec.classes or 1))
+        if predicting.predict(self.spec, self.w, X, out, NO_NEEDS, np.zeros(2, np.int64), self.track):
+            return out
+        return None
+
+    def _try(self, X: npt.NDArray[np.float32], out: npt.NDArray[np.float64]) -> bool:
+        self._counts[1] += 1
+        return bool(predicting.predict(self.spec, self.w, X, out, self._needs, self._counts, self.track))
 
     def _meet(self, needs: npt.NDArray[np.void], X: npt.NDArray[np.float32]) -> None:
         """Load what is missing and grow the tags that queries met."""

@@ -31,7 +31,6 @@ from dynfrsdb_engine.unaligned import get16, get32, get64, get_float
 from dynfrsdb_engine.working import (
     LEAF_POINT,
     MISSING,
-    NOBODY,
     TAGGED,
     TAGS,
     TOP_LEAF,
@@ -106,7 +105,7 @@ def read_small_tree(spec: Spec, w: Working, data: Bytes, at: int, root: int, own
         height -= 1
         here = stack[height]
         point = w.points[here]
-        point.owner = owner if here == root else NOBODY
+        point.owner = owner
         feature = get16(data, at)
         if feature == LEAF_MARK:
             place, at = read_small_leaf(spec, w, data, at + 2)

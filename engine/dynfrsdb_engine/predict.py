@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from dynfrsdb_engine.kernel import inner, kernel
 from dynfrsdb_engine.spec import Spec
-from dynfrsdb_engine.working import LEAF_POINT, TAGGED, Working
+from dynfrsdb_engine.working import CLOCK, LEAF_POINT, TAGGED, Working
 
 NEED = np.dtype([("path", "u8"), ("tree", "i8"), ("row", "i8"), ("tagged", "i8")], align=True)
 """A walk that could not go on: where, for which query row, and whether a tag stopped it."""
@@ -52,6 +52,15 @@ def add_leaf(spec: Spec, leaves: npt.NDArray[np.int64], place: int, out: npt.NDA
         out[leaves[place + 2 + 2 * i]] += np.float64(leaves[place + 3 + 2 * i]) / n
 
 
+@inner
+def note_use(w: Working, owner: int) -> None:
+    """Note that a bucket or a long leaf was needed just now."""
+    if owner >= 0:
+        w.nodes[owner].used = w.top[CLOCK]
+    else:
+        w.buckets[-2 - owner].used = w.top[CLOCK]
+
+
 @kernel
 def predict(
     spec: Spec,
@@ -59,15 +68,19 @@ def predict(
     X: npt.NDArray[np.float32],
     out: npt.NDArray[np.float64],
     needs: npt.NDArray[np.void],
-    round: int,
-) -> int:
-    """Fill `out` with mean answers, one line per row of X; returns how many needs stand in the way (at most
-    needs.size).
+    counts: npt.NDArray[np.int64],
+    track: bool,
+) -> bool:
+    """Fill `out` with mean answers, one line per row of X; False if something stood in the way of one.
 
-    A missing record is noted once a `round`, a tag for every row that meets it.
+    What did is in `needs` then, as far as there is room, and counts[0] says how many: a missing record once a call
+    (counts[1] is the call's own number), a tag for every row that meets it. With `track`, what is used is noted.
     """
-    out[:] = 0.0
-    missing, holding = 0, 0
+    counts[0] = 0
+    holding, failed = 0, 0
+    for i in range(X.shape[0]):
+        for c in range(out.shape[1]):
+            out[i, c] = 0.0
     for t in range(spec.trees):
         if w.roots[t].n == 0:
             continue
@@ -76,14 +89,18 @@ def predict(
             at = descend(w.points, t, X[i])
             point = w.points[at]
             if point.feature == LEAF_POINT:
-                add_leaf(spec, w.leaves, point.child, out[i])
-            elif missing < needs.size and (point.feature == TAGGED or point.child != round):
-                point.child = round
-                need = needs[missing]
+                add_leaf(spec, w.leaves, np.int64(point.child), out[i])
+                if track:
+                    note_use(w, np.int64(point.owner))
+                continue
+            failed += 1
+            if counts[0] < needs.size and (point.feature == TAGGED or point.child != counts[1]):
+                point.child = counts[1]
+                need = needs[counts[0]]
                 need.path, need.tree, need.row = path_of(w.points, t, X[i]), t, i
                 need.tagged = point.feature == TAGGED
-                missing += 1
+                counts[0] += 1
     for i in range(X.shape[0]):
         for c in range(out.shape[1]):
             out[i, c] /= holding
-    return missing
+    return failed == 0

@@ -12,7 +12,7 @@ One process holds one set of flat arrays for all trees, so that one kernel call 
     buckets   one line per bucket, its slots in the same line of `slots`
     lists     long lists that are in memory
 
-A point's `owner` is the line in `nodes`, or -2 - the line in `buckets`, or NOBODY inside a bucket.
+A point's `owner` is the line in `nodes`, or -2 - the line in `buckets`, which all points of its small tree share.
 
 What a commit has to write is noted as it happens: dirty lines; `cleared`, nodes whose old records and everything below
 are to be deleted; `edits`, single slots to take from or put into a long list whose chunks stay where they are.
@@ -42,6 +42,7 @@ NODE = np.dtype(
         ("left_n", "i8"),
         ("right_n", "i8"),
         ("list_at", "i8"),
+        ("used", "i8"),
         ("tree", "i8"),
         ("parent", "i8"),
         ("point", "i8"),
@@ -63,6 +64,7 @@ BUCKET = np.dtype(
         ("parent", "i8"),
         ("point", "i8"),
         ("n", "i8"),
+        ("used", "i8"),
         ("kind", "i1"),
         ("dirty", "i1"),
     ],
@@ -75,8 +77,8 @@ EDIT = np.dtype([("path", "u8"), ("tree", "i8"), ("row", "i8"), ("slot", "u4"), 
 LEAF_POINT, MISSING, TAGGED = -1, -2, -3
 NOBODY = -1
 TOP_POINT, TOP_LEAF, TOP_LIST, TOP_NODE, TOP_BUCKET, FREE_NODE, FREE_BUCKET = 0, 1, 2, 3, 4, 5, 6
-CLEARS, EDITS, DIRTY_NODES, DIRTY_BUCKETS, TAGS = 7, 8, 9, 10, 11
-TOPS = 12
+CLEARS, EDITS, DIRTY_NODES, DIRTY_BUCKETS, TAGS, CLOCK = 7, 8, 9, 10, 11, 12
+TOPS = 13
 
 
 class Working(NamedTuple):
@@ -164,9 +166,11 @@ def ensure(
 
 
 def used_bytes(w: Working) -> int:
-    """About how much memory the working set takes."""
-    arrays = [*w[:4], *w.stats, *w[5:]]
-    return sum(int(array.nbytes) for array in arrays)
+    """How much memory the working set takes, gaps included, room for more not."""
+    top = w.top
+    lines = int(top[TOP_NODE]) * sum(array[:1].nbytes for array in (w.nodes, *w.stats))
+    lines += int(top[TOP_BUCKET]) * (w.buckets[:1].nbytes + w.slots[:1].nbytes)
+    return lines + 16 * int(top[TOP_POINT]) + 8 * int(top[TOP_LEAF]) + 4 * int(top[TOP_LIST])
 
 
 @inner
@@ -181,6 +185,7 @@ def new_node(w: Working) -> int:
     w.nodes[row].fresh = 0
     w.nodes[row].tags = 0
     w.nodes[row].list_at = -1
+    w.nodes[row].used = w.top[CLOCK]
     return row
 
 
@@ -193,6 +198,7 @@ def new_bucket(w: Working) -> int:
     else:
         row = w.top[TOP_BUCKET]
         w.top[TOP_BUCKET] += 1
+    w.buckets[row].used = w.top[CLOCK]
     return row
 
 
@@ -226,6 +232,7 @@ def new_pair(w: Working) -> int:
 @inner
 def touch_node(w: Working, row: int) -> None:
     """Note that a node must be written."""
+    w.nodes[row].used = w.top[CLOCK]
     if not w.nodes[row].dirty:
         w.nodes[row].dirty = 1
         w.dirty_nodes[w.top[DIRTY_NODES]] = row
@@ -235,6 +242,7 @@ def touch_node(w: Working, row: int) -> None:
 @inner
 def touch_bucket(w: Working, row: int) -> None:
     """Note that a bucket must be written."""
+    w.buckets[row].used = w.top[CLOCK]
     if not w.buckets[row].dirty:
         w.buckets[row].dirty = 1
         w.dirty_buckets[w.top[DIRTY_BUCKETS]] = row

@@ -1,4 +1,4 @@
-"""One small store of two people to a pair of rows, for a module's tests."""
+"""One small store, two samples to a person, for a module's tests."""
 
 from __future__ import annotations
 
@@ -22,6 +22,17 @@ def make_store(path: Path) -> Path:
         path, x, labels, subjects=people, feature_names=names, n_estimators=7, q=0.5, seed="cli", _bucket=4
     ).close()
     return path
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Kernels are compiled before any command runs, so that none has a reason to speak of it on stderr."""
+    path = make_store(tmp_path_factory.mktemp("warm") / "warm.forest")
+    with dynfrsdb.open(path, "w") as db:
+        db.forget("person 0")
+        db.predict_proba(np.zeros((1, 3)))
+        assert db.check()
+        assert db.verify()
 
 
 @pytest.fixture(scope="module")

@@ -1,14 +1,15 @@
 """The rules of a change that random histories rarely hit, each by itself.
 
-Every test builds the situation on purpose, lets the twin confirm that it is the situation, and then asserts two things: the tree is the
-one that training on the survivors gives, and the rule was really used (children kept, or no tag made). An engine that tags everything
-would be exact too, and useless.
+Every test builds the situation on purpose, lets the twin confirm that it is the situation, and then asserts two
+things: the tree is the one that training on the survivors gives, and the rule was really used (children kept, or no tag
+made). An engine that tags everything would be exact too, and useless.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,7 +34,7 @@ LINE = naive.Settings(
 ROOT = (0, 1)
 
 
-def line(values: Sequence[float], labels: Sequence[int]) -> list[naive.Sample]:
+def line(values: Any, labels: Any) -> list[naive.Sample]:
     """Samples with one feature."""
     return naive.as_samples([[value] for value in values], labels, range(len(values)))
 
@@ -74,7 +75,7 @@ GAP = line([*np.linspace(0, 1, 12), *np.linspace(9, 10, 12)], [0, 1, 1] * 8)
 
 
 def moved_within_the_gap(removed: int) -> naive.Settings:
-    """Settings under which removing this sample moves the root's threshold, inside the gap of the data before and after."""
+    """Settings under which removing this sample moves the root's threshold inside the gap of the data."""
     left = [sample for sample in GAP if sample.id != removed]
     for seed in seeds():
         settings = replace(LINE, seed=seed)
@@ -99,7 +100,7 @@ def test_a_moved_threshold_with_equal_sides_keeps_the_children(removed: int, kep
 
 
 def test_equal_left_counts_do_not_mean_equal_sides() -> None:
-    """One sample leaves the left side and the moved threshold wins another: the raw counts are equal, the children are not."""
+    """One sample leaves the left side and the moved threshold wins another: equal counts, other children."""
     found = 0
     for seed in seeds():
         rng = np.random.default_rng(list(seed))
@@ -122,7 +123,7 @@ def test_equal_left_counts_do_not_mean_equal_sides() -> None:
 
 
 def moving_batches(between: str) -> Iterator[tuple[naive.Settings, list[naive.Sample], list[int], list[naive.Sample]]]:
-    """Changes that move the root's threshold and leave the sides of all others alike, with a removed or an added sample between the two."""
+    """Changes that move the root's threshold past no sample but a removed or an added one."""
     for seed in seeds():
         rng = np.random.default_rng(list(seed))
         samples = line(rng.integers(0, 1000, 40), rng.integers(0, 2, 40))
@@ -139,15 +140,13 @@ def moving_batches(between: str) -> Iterator[tuple[naive.Settings, list[naive.Sa
 
 @pytest.mark.parametrize("between", ["removed", "added"])
 def test_removed_samples_go_down_by_the_old_split_and_added_ones_by_the_new(between: str) -> None:
-    found = 0
-    for settings, samples, removed, added in moving_batches(between):
+    for found, (settings, samples, removed, added) in enumerate(moving_batches(between), 1):
         forest = planted(settings, samples)
 
         forest.change(removed, added)
 
         assert forest.shelf.nodes[ROOT][0] == SPLIT, "the children were to stay"
         assert_exact(forest)
-        found += 1
         if found == 5:
             return
     raise AssertionError("no seed gives the situation")
@@ -159,9 +158,10 @@ PLANE = replace(LINE, n_features=4, p=2, s=30)
 
 
 def constancy(first: str) -> tuple[naive.Settings, list[naive.Sample], naive.Sample]:
-    """Samples whose root looks at (a, best, b, c) in this order: a is constant but for one sample, best tells the classes apart.
+    """Samples whose root looks at (a, best, b, c) in this order; `best` tells the classes apart.
 
-    With the odd sample the candidates are a and best; without it, best and the next that varies: b, or c if b is constant.
+    a is constant but for one odd sample. With it the candidates are a and best; without it, best and the next that
+    varies: b, or c if b is constant.
     """
     settings = replace(PLANE, seed=b"constancy begins")
     a, best, b, c = naive.feature_order(naive.tree_key(settings.seed, 0), 1, 4)
@@ -391,7 +391,9 @@ STAYING = {
 
 
 # A bucket that holds more than one leaf is tagged as a whole, so the deep leaves are tried outside of buckets only.
-@pytest.mark.parametrize(("why", "bucket"), [(why, b) for why in STAYING for b in (2, 5, 64) if (why, b) != ("as deep as may be", 64)])
+@pytest.mark.parametrize(
+    ("why", "bucket"), [(why, b) for why in STAYING for b in (2, 5, 64) if (why, b) != ("as deep as may be", 64)]
+)
 def test_a_leaf_that_stays_a_leaf_is_not_tagged(why: str, bucket: int) -> None:
     settings, samples, newcomer = STAYING[why]
     forest = planted(settings, samples, bucket)

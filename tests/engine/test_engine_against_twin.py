@@ -1,18 +1,21 @@
 """The kernels against the naive twin: the same hashes, trees, statistics and answers, bit for bit.
 
-The twin is written from the definition and shares no line with the engine. Three kinds of comparison: frozen vectors of algorithm 1, trees
-grown from nasty data over the whole grid of settings, and histories in which samples come and go at random.
+The twin is written from the definition and shares no line with the engine. Three kinds of comparison: frozen vectors of
+algorithm 1, trees grown from nasty data over the grid of settings, and histories in which samples come and go at random.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from dynfrsdb_engine import hashing, score
 from dynfrsdb_engine.inspect import split_stats
+from dynfrsdb_engine.kernel import kernel
 from dynfrsdb_engine.records import SPLIT
 from tests import naive, nasty
 from tests.engine.shelf import ShelvedForest
@@ -31,25 +34,40 @@ HISTORIES = range(48)
 STEPS = 12
 
 
-def u64(value: int) -> np.uint64:
-    return np.uint64(value)
+def step(h: int, *values: int) -> np.uint64:
+    """Draw values into a hash; a kernel gives a Python int, which must be made 64 bits without sign again."""
+    state = np.uint64(h)
+    for value in values:
+        state = np.uint64(hashing.step(state, np.uint64(value)))
+    return state
 
 
-def bits(value: int) -> np.float32:
+def bits(value: int) -> Any:
+    """The float32 with these bits."""
     return np.array([value], np.uint32).view(np.float32)[0]
+
+
+@kernel
+def put_back(shuffled: npt.NDArray[np.int32], swaps: npt.NDArray[np.int32], n: int) -> None:
+    """A door to a kernel that only kernels may call."""
+    hashing.restore(shuffled, swaps, n)
+
+
+@kernel
+def best_squares(counts: npt.NDArray[np.int64], total: int, n: int, limit: float) -> tuple[float, int, int]:
+    """A door to a kernel that only kernels may call."""
+    return score.best_squares(counts, total, n, limit)
 
 
 def test_the_hash_is_splitmix64() -> None:
     states = [(1234567 + i * naive.GOLDEN) % naive.WORD for i in range(len(SPLITMIX_VECTORS))]
 
-    assert [int(hashing.step(u64(state), u64(0))) for state in states] == SPLITMIX_VECTORS
+    assert [int(step(state, 0)) for state in states] == SPLITMIX_VECTORS
 
 
 @pytest.mark.parametrize(("key", "path", "feature", "i", "expected"), HASH_VECTORS)
 def test_kernels_hash_as_the_frozen_vectors_say(key: int, path: int, feature: int, i: int, expected: int) -> None:
-    h = hashing.step(hashing.step(hashing.step(u64(key), u64(path)), u64(feature)), u64(i))
-
-    assert int(h) == expected
+    assert int(step(key, path, feature, i)) == expected
 
 
 @pytest.mark.parametrize(("key", "path", "feature", "lo", "hi", "expected"), THRESHOLD_VECTORS)
@@ -58,14 +76,14 @@ def test_kernels_cut_as_the_frozen_vectors_say(
 ) -> None:
     out = np.empty(len(expected), np.float32)
 
-    hashing.thresholds(hashing.step(u64(key), u64(path)), feature, bits(lo), bits(hi), out)
+    hashing.thresholds(step(key, path), feature, bits(lo), bits(hi), out)
 
     assert out.view(np.uint32).tolist() == expected
 
 
 @pytest.mark.parametrize(("key", "path", "d", "expected"), ORDER_VECTORS)
 def test_kernels_order_features_as_the_frozen_vectors_say(key: int, path: int, d: int, expected: list[int]) -> None:
-    order_hash = hashing.step(hashing.step(u64(key), u64(path)), hashing.ORDER)
+    order_hash = step(key, path, int(hashing.ORDER))
     shuffled, swaps = np.arange(d, dtype=np.int32), np.empty(d, np.int32)
 
     for j in range(d):
@@ -73,7 +91,7 @@ def test_kernels_order_features_as_the_frozen_vectors_say(key: int, path: int, d
         shuffled[[j, swaps[j]]] = shuffled[[swaps[j], j]]
 
     assert shuffled.tolist() == expected
-    hashing.restore(shuffled, swaps, d)
+    put_back(shuffled, swaps, d)
     assert shuffled.tolist() == list(range(d))
 
 
@@ -82,7 +100,7 @@ def test_kernels_place_samples_as_the_frozen_vectors_say(sample: int, trees: int
     identity = np.arange(trees, dtype=np.int32)
     out, swaps = np.empty(k, np.int32), np.empty(k, np.int32)
 
-    hashing.occupancy(u64(OCCUPANCY_KEY), u64(sample), k, identity, swaps, out)
+    hashing.occupancy(np.uint64(OCCUPANCY_KEY), np.uint64(sample), k, identity, swaps, out)
 
     assert out.tolist() == expected
     assert identity.tolist() == list(range(trees)), "the identity that was lent must come back as one"
@@ -108,9 +126,9 @@ def test_kernels_score_regression_as_the_frozen_vectors_say(
 ) -> None:
     counts = np.array([[n_left, sum_left]], np.int64)
 
-    gain, cut, left = score.best_squares(counts, np.int64(sum_left + sum_right), np.int64(n_left + n_right), -1.0)
+    gain, cut, left = best_squares(counts, sum_left + sum_right, n_left + n_right, -1.0)
 
-    assert (float(gain).hex(), cut, left) == (expected, 0, n_left)
+    assert (gain, cut, left) == (float.fromhex(expected), 0, n_left)
 
 
 def on_a_shelf(settings: naive.Settings, samples: list[naive.Sample], bucket: int) -> ShelvedForest:
