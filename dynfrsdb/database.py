@@ -6,8 +6,10 @@ store, reading calls use a second working set, so they see the last commit and n
 
 from __future__ import annotations
 
+import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +21,7 @@ import numpy.typing as npt
 
 from dynfrsdb import inputs
 from dynfrsdb.audit import CheckReport, VerifyReport, check, digest, verify
+from dynfrsdb.backup import backup
 from dynfrsdb.build import Progress
 from dynfrsdb.errors import InvalidInput, TransactionMisuse
 from dynfrsdb.gate import Gate
@@ -63,6 +66,7 @@ class Database:
         self._writing = threading.Lock()
         self._writer: tuple[int, Transaction] | None = None
         self._settler = Settler(self) if mode == "w" and settle == "auto" else None
+        _handles.add(self)
 
     @property
     def path(self) -> Path:
@@ -185,6 +189,7 @@ class Database:
     def ledger(self) -> list[Receipt]:
         """All changes, oldest first."""
         with self._store.snapshot() as snapshot:
+            snapshot.confirm("ledger", int(snapshot.state["sequence"]))
             return [receipt_of(unframe(payload)) for _, payload in snapshot.scan("ledger")]
 
     def digest(self) -> str:
@@ -201,6 +206,13 @@ class Database:
         """Grow trees again from the live samples and compare digests; `trees` takes a random few."""
         with self._store.snapshot() as snapshot:
             return verify(self._store, snapshot, self._settings, trees, progress)
+
+    def backup(self, dest: Path | str, progress: Progress | None = None) -> int:
+        """Copy the newest commit to `dest`, a new store, while this one is in use; returns the commit's number.
+
+        `dest` appears when it is complete. It has this store's uuid, seed and samples, and none that were removed.
+        """
+        return backup(self._store, inputs.place(dest, "dest"), progress)
 
     def refresh(self) -> int:
         """Move to the newest commit now; returns its number."""
@@ -230,6 +242,15 @@ class Database:
     def __repr__(self) -> str:
         return f"dynfrsdb.open({str(self.path)!r}, mode={self.mode!r})"
 
+    def _born_by_fork(self) -> None:
+        """In a forked child: the locks may be held by threads that are not here, and transactions are the parent's."""
+        if self._gate.occupied or self._view.changing:
+            self._view.forget()
+            self._reader = None
+        self._gate, self._writing, self._writer = Gate(), threading.Lock(), None
+        if self._settler is not None:
+            self._settler = Settler(self)
+
     # For transactions, snapshots and settling
 
     def _answer(self, rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
@@ -252,6 +273,8 @@ class Database:
             view = self._view
             if view.changing or view.token != self._store.newest() or self._store.moved():
                 return None
+            if view.is_empty:
+                return None  # the long way says so in words
             return view.forest.predict_if_ready(rows)
 
     def _committed_view(self) -> View:
@@ -309,3 +332,14 @@ class _Planned(Exception):
     def __init__(self, plan: Plan) -> None:
         super().__init__()
         self.plan = plan
+
+
+_handles: weakref.WeakSet[Database] = weakref.WeakSet()
+
+
+def _born_by_fork() -> None:
+    for handle in _handles:
+        handle._born_by_fork()
+
+
+os.register_at_fork(after_in_child=_born_by_fork)

@@ -22,6 +22,11 @@ class Gate:
         self._alone: int | None = None
         self._depth = 0
 
+    @property
+    def occupied(self) -> bool:
+        """Whether somebody is changing the working set now."""
+        return self._alone is not None
+
     @contextmanager
     def shared(self) -> Iterator[None]:
         """Look, together with others."""
@@ -47,9 +52,12 @@ class Gate:
         with self._condition:
             if self._alone != mine:
                 self._waiting += 1
-                while self._alone is not None or self._looking:
-                    self._condition.wait()
-                self._waiting -= 1
+                try:
+                    while self._alone is not None or self._looking:
+                        self._condition.wait()
+                finally:
+                    self._waiting -= 1
+                    self._condition.notify_all()  # if we were interrupted, those who made way for us may go on
                 self._alone = mine
             self._depth += 1
         try:

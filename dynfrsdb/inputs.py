@@ -21,8 +21,10 @@ Not done here: whether an id is in the store, or a subject known, is for the sto
 
 import contextlib
 import numbers
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
@@ -157,6 +159,19 @@ def subjects(subjects: Any, m: int) -> list[bytes] | None:
 def one_subject(subject: Any) -> bytes:
     """A single subject; text and its UTF-8 bytes are the same subject."""
     return _subject(subject, None)
+
+
+def place(path: Any, name: str = "path") -> Path:
+    """Where a store is or will be."""
+    try:
+        given = os.fspath(path)
+    except TypeError:
+        raise InvalidInput(f"{name} is of type {type(path).__name__}; pass a str or a pathlib.Path") from None
+    if isinstance(given, bytes):
+        given = os.fsdecode(given)
+    if not given or "\0" in given:
+        raise InvalidInput(f"{name} is {'not a path: it holds a zero byte' if given else 'empty'}; name a directory")
+    return Path(given)
 
 
 def _matrix(X: Any, d: int, place: Callable[[int, int], str]) -> npt.NDArray[Any]:

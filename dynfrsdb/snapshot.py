@@ -35,6 +35,12 @@ class Sample:
     trees: tuple[int, ...]
 
 
+def confirm_index(snapshot: StoredSnapshot) -> None:
+    """Before a sample is said not to be there: count the index against the counters, because a damaged page of it may
+    have lost records. Walks over the whole index; that is the price of a wrong id."""
+    snapshot.confirm("samples", int(snapshot.state["samples"]))
+
+
 class Snapshot:
     """A committed state; made by `Database.snapshot`."""
 
@@ -60,6 +66,7 @@ class Snapshot:
         number = inputs.one_id(id)
         payload = self._open().get("samples", [layout.id_key(number)])[0]
         if payload is None:
+            confirm_index(self._open())
             raise SampleNotFound(f"sample {number} is not in '{self._db.path}'")
         settings, slot = self._db._settings, int.from_bytes(payload[:4], "little")
         X, y, ids = np.empty((1, settings.n_features), np.float32), np.empty(1, np.int64), np.empty(1, np.uint64)

@@ -35,6 +35,7 @@ from dynfrsdb.errors import InvalidInput, RequestConflict, SampleExists, SampleN
 from dynfrsdb.receipt import Plan, Receipt, now, receipt_of
 from dynfrsdb.secrets import MODULUS
 from dynfrsdb.shelf import clear, edit_lists, growth_pairs
+from dynfrsdb.snapshot import confirm_index
 from dynfrsdb.view import in_words, rows_of
 from dynfrsdb_engine.forest import BadRow, Effect, Samples
 from dynfrsdb_engine.rows import gather_rows
@@ -162,6 +163,7 @@ class Transaction:
         found = self._find(numbers.tolist())
         for id, live in found.items():
             if live is None:
+                confirm_index(self._open().snapshot)
                 raise SampleNotFound(f"sample {id} is not in '{self._db.path}'")
         self._take_away({id: live for id, live in found.items() if live is not None})
         return len(numbers)
@@ -180,6 +182,8 @@ class Transaction:
         candidates = self._find(sorted({*stored, *own}))
         mine = {id: live for id, live in candidates.items() if live is not None and live.subject == hashed}
         if not mine:
+            session.snapshot.confirm("subjects")
+            confirm_index(session.snapshot)
             raise SampleNotFound(f"no sample of this subject is in '{self._db.path}'")
         self._take_away(mine)
         self._subjects.append(hashed)
@@ -359,18 +363,19 @@ class Transaction:
 
     def _plan(self) -> Plan:
         """What the commit would be; the caller rolls back."""
-        self._apply()
-        records = self._db._view.forest.dirty_records()
-        return Plan(
-            added=self._added,
-            removed=self._removed,
-            trees=self._effect.trees,
-            nodes=self._effect.visited,
-            tagged=self._db._view.tags_made(),
-            voided=self._effect.voided,
-            records=len(records.records),
-            bytes=int(records.records["size"].sum()),
-        )
+        with self._db._gate.alone():
+            self._apply()
+            records = self._db._view.forest.dirty_records()
+            return Plan(
+                added=self._added,
+                removed=self._removed,
+                trees=self._effect.trees,
+                nodes=self._effect.visited,
+                tagged=self._db._view.tags_made(),
+                voided=self._effect.voided,
+                records=len(records.records),
+                bytes=int(records.records["size"].sum()),
+            )
 
     def _roll_back(self) -> None:
         if self._session is not None:

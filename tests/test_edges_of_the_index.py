@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import dynfrsdb
 
@@ -48,3 +49,17 @@ def test_a_request_with_hundreds_of_calls_can_be_asked_again(tmp_path: Path) -> 
         assert second.replayed
         assert second.receipt == first.receipt
         assert len(db) == 700
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_the_handle_that_removed_everybody_gives_no_answer(tmp_path: Path, task: str) -> None:
+    """Everything is in memory then, so nothing has to be loaded that could notice."""
+    rows = np.eye(6)
+
+    with dynfrsdb.create(tmp_path / "people.forest", rows, range(6), task=task, n_estimators=3, seed=1) as db:
+        db.predict(rows)
+        db.remove(range(6))
+
+        for _ in range(2):
+            with pytest.raises(dynfrsdb.EmptyForest):
+                db.predict(rows)

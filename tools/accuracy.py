@@ -189,7 +189,7 @@ def table(found: list[Result]) -> Table:
             result.trial.words,
             result.trial.metric,
             f"{result.mean:.{places}f}",
-            f"{np.std(result.scores, ddof=1) if len(result.scores) > 1 else 0.0:.{places}f}",
+            f"{np.std(result.scores, ddof=1):.{places}f}" if len(result.scores) > 1 else "-",
             f"{sign} {result.target:.{places}f}",
             "ok" if result.good else "NO",
             f"{result.seconds / len(result.scores):.1f}",

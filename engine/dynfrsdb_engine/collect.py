@@ -32,6 +32,7 @@ from dynfrsdb_engine.working import (
     LEAF_POINT,
     MISSING,
     TAGGED,
+    TAGGINGS,
     TAGS,
     TOP_LEAF,
     TOP_LIST,
@@ -207,6 +208,7 @@ def make_bucket(
     else:
         bucket.kind, point.feature = TAG, TAGGED
         w.top[TAGS] += 1
+        w.top[TAGGINGS] += 1
         raise_tags(w, tree, path, parent)
     touch_bucket(w, row)
 
@@ -229,6 +231,7 @@ def make_list(spec: Spec, w: Working, row: int, slots_at: int, n: int, leaf: boo
     else:
         node.kind, point.feature = TAG, TAGGED
         w.top[TAGS] += 1
+        w.top[TAGGINGS] += 1
         raise_tags(w, node.tree, node.path, node.parent)
     touch_node(w, row)
 

@@ -6,9 +6,9 @@ there is one kernel call; cold, at most as many rounds as trees are deep."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ from dynfrsdb_engine.grow import RECORD, BadRow, Growth, Job, grow_jobs, grow_pa
 from dynfrsdb_engine.hashing import spread
 from dynfrsdb_engine.install import GOOD, WRONG_STAMP, install, keep_list, make_room
 from dynfrsdb_engine.kernel import Record
+from dynfrsdb_engine.lists import MISPLACED, NEED_LISTS, NEED_RECORD, NO_ROOM, OVER, WAIT
 from dynfrsdb_engine.recount import make_bench
 from dynfrsdb_engine.rows import Rows
 from dynfrsdb_engine.scan import (
@@ -36,12 +37,14 @@ from dynfrsdb_engine.scan import (
     scan_tags,
     scan_tree,
 )
+from dynfrsdb_engine.source import Damaged, Source
 from dynfrsdb_engine.spec import Spec
 from dynfrsdb_engine.working import (
     CLEARS,
     CLOCK,
     EDITS,
     MISSING,
+    TAGGINGS,
     TAGS,
     TOP_BUCKET,
     TOP_LEAF,
@@ -60,27 +63,6 @@ ROWS_AT_ONCE = 1024
 """Query rows that one kernel call takes, so that what a cold call needs stays bounded."""
 
 
-class Source(Protocol):
-    """Whoever keeps the records of a forest."""
-
-    def records(self, places: Sequence[tuple[int, int, bool]]) -> Sequence[bytes]:
-        """The payloads at (tree, path, whether it is a bucket)."""
-
-    def below(self, tree: int, path: int) -> Iterable[tuple[int, bool, bytes]]:
-        """All records at and below a node as (path, whether it is a bucket, payload), parents before children."""
-
-    def long_list(self, tree: int, path: int) -> npt.NDArray[np.uint32]:
-        """The slots of a long list, ascending."""
-
-
-class Damaged(Exception):
-    """A record is not what the rest of the forest says it is."""
-
-    def __init__(self, tree: int, path: int, what: str) -> None:
-        super().__init__(f"tree {tree}, node {path:#b}: {what}")
-        self.tree, self.path, self.what = tree, path, what
-
-
 class Samples(NamedTuple):
     """Samples that come (sign +1) and go (-1)."""
 
@@ -92,11 +74,12 @@ class Samples(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """What a change did: trees and nodes visited, nodes whose subtree became void."""
+    """What a change did: trees and nodes visited, nodes whose subtree became void, nodes and buckets tagged."""
 
     trees: int
     visited: int
     voided: int
+    tagged: int
 
 
 def root_size(growth: Growth) -> int:
@@ -378,15 +361,16 @@ class Forest:
         waiting = np.zeros(order.size + 1, changes.CHANGE)
         fill = np.zeros(4, np.int64)
         changes.start_items(starts, items, fill)
-        trees = int(fill[0])
+        trees, tagged = int(fill[0]), int(self.w.top[TAGGINGS])
         self.w = ensure(self.w, nodes=8, buckets=8, leaves=64, edits=min(order.size, 1024) + 1, cleared=64)
         while True:
             status = changes.change(self.spec, self.w, self.rows, ops, stamp, self._bench, (items, waiting), fill)
-            if status == changes.OVER:
-                return Effect(trees, int(fill[changes.VISITED]), int(fill[changes.VOIDED]))
-            if status == changes.NO_ROOM:
+            if status == OVER:
+                made = int(self.w.top[TAGGINGS]) - tagged
+                return Effect(trees, int(fill[changes.VISITED]), int(fill[changes.VOIDED]), made)
+            if status == NO_ROOM:
                 self._make_room(items[fill[0] - 1])
-            elif status == changes.WAIT:
+            elif status == WAIT:
                 items = self._satisfy(waiting[: fill[1]], items, fill)
             else:
                 self._complain(status, items[fill[0] - 1])
@@ -403,10 +387,10 @@ class Forest:
         self, waiting: npt.NDArray[np.void], items: npt.NDArray[np.void], fill: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.void]:
         """Bring what the waiting items need and put them back on the stack."""
-        records = waiting[waiting["need"] == changes.NEED_RECORD]
+        records = waiting[waiting["need"] == NEED_RECORD]
         if records.size:
             self.load(np.ascontiguousarray(records["tree"]), np.ascontiguousarray(records["path"]))
-        for item in waiting[waiting["need"] == changes.NEED_LISTS]:
+        for item in waiting[waiting["need"] == NEED_LISTS]:
             self.load_below(int(item["tree"]), int(item["path"]))
         if items.size < waiting.size + 256:
             items = np.zeros(waiting.size + 256, changes.CHANGE)
@@ -416,7 +400,7 @@ class Forest:
         return items
 
     def _complain(self, status: int, item: Record) -> None:
-        if status == changes.MISPLACED:
+        if status == MISPLACED:
             raise Damaged(int(item["tree"]), int(item["path"]), "does not hold a sample that belongs there")
         raise Damaged(int(item["tree"]), int(item["path"]), "has a sample whose row fails its hash")
 

@@ -77,8 +77,8 @@ EDIT = np.dtype([("path", "u8"), ("tree", "i8"), ("row", "i8"), ("slot", "u4"), 
 LEAF_POINT, MISSING, TAGGED = -1, -2, -3
 NOBODY = -1
 TOP_POINT, TOP_LEAF, TOP_LIST, TOP_NODE, TOP_BUCKET, FREE_NODE, FREE_BUCKET = 0, 1, 2, 3, 4, 5, 6
-CLEARS, EDITS, DIRTY_NODES, DIRTY_BUCKETS, TAGS, CLOCK = 7, 8, 9, 10, 11, 12
-TOPS = 13
+CLEARS, EDITS, DIRTY_NODES, DIRTY_BUCKETS, TAGS, CLOCK, TAGGINGS = 7, 8, 9, 10, 11, 12, 13
+TOPS = 14
 
 
 class Working(NamedTuple):

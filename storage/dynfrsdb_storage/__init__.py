@@ -5,6 +5,7 @@ know what a tree is. Bottom-up:
 
     errors, failpoints      what can go wrong; where tests make it go wrong
     layout, records         keys, sizes, checksums: the format (FORMAT.md)
+    ages                    times of commits: for how long a reader has been behind
     disk, pages, locks      the file system, LMDB's file before LMDB sees it, flocks
     rows, env               rows.bin; LMDB with its rules
     generation, directory   one open generation; which one is live

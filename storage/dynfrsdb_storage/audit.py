@@ -82,15 +82,20 @@ class _Audit:
         """The records of a database that pass their checksum; the others become problems."""
         bad: list[str] = []
         done = 0
-        for key, value in self._snapshot.scan_raw(database):
-            payload = records.unpack(database, key, value)
-            done += 1
-            if done % 10_000 == 0:
-                self._progress(database, done)
-            if payload is None:
-                bad.append(f"{records.describe(database, key)} fails its checksum")
-            else:
-                yield key, payload
+        try:
+            for key, value in self._snapshot.scan_raw(database):
+                payload = records.unpack(database, key, value)
+                done += 1
+                if done % 10_000 == 0:
+                    self._progress(database, done)
+                if payload is None:
+                    bad.append(f"{records.describe(database, key)} fails its checksum")
+                else:
+                    yield key, payload
+            if done != self._snapshot.count(database):
+                bad.append(f"'{database}' has {done} records, LMDB counted {self._snapshot.count(database)}")
+        except CorruptStore as error:
+            bad.append(str(error))
         self._progress(database, done)
         self._say(bad, f"bad records of '{database}'")
 

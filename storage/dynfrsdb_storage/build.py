@@ -15,6 +15,7 @@ A generation is built by `build_generation`, which knows nothing of CURRENT: a v
 import fcntl
 import os
 import shutil
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -25,14 +26,14 @@ from typing import Any
 import lmdb
 import numpy as np
 
+from dynfrsdb_storage import ages, layout, ledger, records
 from dynfrsdb_storage import env as lmdb_env
-from dynfrsdb_storage import layout, ledger, records
 from dynfrsdb_storage.directory import switch_current
 from dynfrsdb_storage.disk import disk_error, refuse_network, sync_data, sync_directory
 from dynfrsdb_storage.errors import Error, StoreExists, StoreNotFound
 from dynfrsdb_storage.failpoints import failpoint
 from dynfrsdb_storage.locks import first_block
-from dynfrsdb_storage.rows import RowFile, RowWriter
+from dynfrsdb_storage.rows import Range, RowFile, RowWriter
 
 _PUT_AT_ONCE = 20_000
 _FIRST_COMMIT = 1
@@ -48,9 +49,11 @@ class Builder:
         self.state: dict[str, Any] = {"sequence": 0, "head": ledger.FIRST_PREV, "samples": 0, **state}
         self.commit = int(self.state.setdefault("commit", _FIRST_COMMIT))
         """The number of the commit that this generation begins with, which is the stamp of all its records."""
+        self.state.setdefault("times", ages.noted(b"", self.commit, time.time()))
         self._directory = directory
         self._slots = 0
         self._highest = -1
+        self._free: list[Range] = []
         self._roots = _empty_roots(int(settings["n_trees"]))
         self._map: RowFile | None = None
         self._writer = RowWriter(directory / layout.ROWS_FILE, int(settings["n_features"]), create=True)
@@ -67,12 +70,18 @@ class Builder:
         return self._map
 
     def write_rows(self, slots: layout.Array, ids: layout.Array, ys: layout.Array, x: layout.Array) -> None:
-        """Write rows; over all calls the slots must be 0, 1, 2, ... without a gap, each once, in any order."""
+        """Write rows; over all calls the slots must be 0, 1, 2, ..., each once, in any order, or be left free."""
         slots = np.asarray(slots, np.uint32)
         if len(slots):
             self._slots += len(slots)
             self._highest = max(self._highest, int(slots.max()))
             self._writer.write(slots, np.asarray(ids, np.uint64), np.asarray(ys, np.int64), np.asarray(x, np.float32))
+
+    def leave_free(self, start: int, count: int) -> None:
+        """Leave slots without a row below one that has one: they are zero, and reserved for samples to come."""
+        self._slots += count
+        self._free.append((start, count))
+        self._writer.zero(start, count)
 
     def put_sorted(self, database: str, pairs: Iterable[tuple[bytes, bytes]]) -> None:
         """Append many (key, payload) in ascending key order, behind all keys that are there; memory stays bounded."""
@@ -127,8 +136,10 @@ class Builder:
     def _put_reservation(self) -> None:
         first, count = self._highest + 1, 2 * layout.MIN_RESERVED
         self._writer.grow(first + count)
-        self.put("reserved", layout.reserved_key(first), records.count_payload(count))
-        self.state.update(slots=first + count, reserved=count, pending=0, window=layout.MIN_RESERVED)
+        for start, size in (*self._free, (first, count)):
+            self.put("reserved", layout.reserved_key(start), records.count_payload(size))
+        reserved = count + sum(size for _, size in self._free)
+        self.state.update(slots=first + count, reserved=reserved, pending=0, window=layout.MIN_RESERVED)
 
     def _append(self, txn: lmdb.Transaction, database: str, items: list[tuple[bytes, bytes]]) -> None:
         with txn.cursor(db=self._databases[database]) as cursor:
@@ -148,14 +159,19 @@ class Builder:
                 raise lmdb_env.translate(error, str(self._directory)) from error
 
 
-def create(path: Path | str, settings: dict[str, Any], state: dict[str, Any], fill: Fill) -> None:
-    """Create a store at `path` with what `fill` puts into it; raises StoreExists if anything is there."""
+def create(
+    path: Path | str, settings: dict[str, Any], state: dict[str, Any], fill: Fill, store_id: bytes | None = None
+) -> None:
+    """Create a store at `path` with what `fill` puts into it; raises StoreExists if anything is there.
+
+    A copy of another store has its `store_id`, and a `commit` in its `state`.
+    """
     path = Path(path)
     with _temporary(path) as directory:
-        identity = {"format": layout.FORMAT, "algorithm": layout.ALGORITHM, "uuid": uuid.uuid4().bytes}
+        identity = {"format": layout.FORMAT, "algorithm": layout.ALGORITHM, "uuid": store_id or uuid.uuid4().bytes}
         name = layout.generation_name(1)
         build_generation(directory / name, identity, settings, state, fill)
-        _write_file(directory / layout.LOCK_FILE, first_block())
+        _write_file(directory / layout.LOCK_FILE, first_block(int(state.get("commit", _FIRST_COMMIT))))
         switch_current(directory, name)
         failpoint("build-rename")
         with _holding(path.absolute().parent):

@@ -107,6 +107,11 @@ def node_keys(trees: Array, paths: Array) -> list[bytes]:
     return _cut(keys)
 
 
+def is_node_key(key: bytes) -> bool:
+    """Whether `key` can be the key of a node, or of a bucket: a damaged one may be anything."""
+    return len(key) >= NODE_KEY_BYTES and key[9] <= MAX_DEPTH
+
+
 def parse_node_key(key: bytes) -> tuple[int, int]:
     """The (tree, path) of a node's key; of a bucket's key, the node it begins with."""
     depth = key[9]

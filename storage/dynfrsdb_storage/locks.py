@@ -127,9 +127,9 @@ def read_holder(store: Path) -> Holder:
         os.close(descriptor)
 
 
-def first_block() -> bytes:
-    """The lock block of a new store."""
-    return _block(Holder(acknowledged=1))
+def first_block(acknowledged: int) -> bytes:
+    """The lock block of a new store that begins with the commit `acknowledged`."""
+    return _block(Holder(acknowledged=acknowledged))
 
 
 def _wait_for(store: Path, deadline: float) -> int:

@@ -27,6 +27,7 @@ _TREE = struct.Struct("<IHHQQQQQ")
 _HEADER = struct.Struct("<QHHHH")
 _NODE = struct.Struct("<HHHH")
 _NO_PAGE = 0xFFFFFFFFFFFFFFFF
+_PAGE_SIZES = [1 << power for power in range(9, 17)]
 _BRANCH, _LEAF = 0x01, 0x02
 _BIG, _SUBTREE = 0x01, 0x02
 
@@ -54,6 +55,8 @@ def check_length(path: Path, store: str) -> Meta:
         if size < (meta.last_page + 1) * meta.page_size and _furthest(descriptor, meta) * meta.page_size >= size:
             raise _truncated(store)
         return meta
+    except struct.error as error:
+        raise CorruptStore(f"the data file of '{store}' is damaged; restore the store from a backup") from error
     finally:
         os.close(descriptor)
 
@@ -78,6 +81,8 @@ def _parse(raw: bytes) -> Meta | None:
     if (magic, version) != (_MAGIC, _VERSION):
         return None
     page_size = _TREE.unpack(free)[0]
+    if page_size not in _PAGE_SIZES:
+        return None
     return Meta(page_size, last_page, transaction, map_size, (_TREE.unpack(free)[7], _TREE.unpack(main)[7]))
 
 
@@ -92,12 +97,14 @@ def _furthest(descriptor: int, meta: Meta) -> int:
     while waiting:
         number = waiting.pop()
         furthest = max(furthest, number)
+        if number > meta.last_page:
+            continue
         page = os.pread(descriptor, meta.page_size, number * meta.page_size)
         if number in seen or len(page) < meta.page_size:
             continue
         seen.add(number)
         for child, is_tree in _references(page):
-            if is_tree:
+            if is_tree or child > meta.last_page:
                 waiting.append(child)
             else:
                 header = os.pread(descriptor, _HEADER.size, child * meta.page_size)

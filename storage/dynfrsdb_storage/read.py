@@ -7,6 +7,15 @@ erase removed rows, as long as an older snapshot might look at them. So hold one
 Every record is copied out of the map and its checksum checked before anyone sees it; no memory of LMDB leaves this
 module.
 
+"Not there" is an answer, too, and LMDB's own pages have no checksum: a flipped bit in a branch page sends a search to
+the wrong leaf, where it finds nothing. So a key counts as missing only between two good records that bracket it:
+
+    ... 68 69 | 71 72 ...    70 is not there: 69 < 70 < 71, and both pass their checksums
+    ... 98 99 | 100 ...      a search for 70 that ends up here was misled
+
+A scan, likewise, must come in ascending order, and begin and end at a good record. What this cannot see is a page that
+lost records at its end; `confirm` counts.
+
 A snapshot is for one thread at a time.
 """
 
@@ -88,6 +97,7 @@ class Snapshot:
                 for key in keys:
                     value = get(key, db=handle)
                     if value is None:
+                        self._prove_missing(database, key)
                         found.append(None)
                         continue
                     payload = records.unpack(database, key, bytes(value))
@@ -104,28 +114,27 @@ class Snapshot:
         self, database: str, first: bytes | None = None, last: bytes | None = None
     ) -> Iterator[tuple[bytes, bytes]]:
         """All (key, payload) with first <= key <= last in key order."""
-        for key, value in self.scan_raw(database, first, last):
+        begun = first is None
+        for key, value in self._walk(database, first, last):
+            if not begun:
+                begun = True
+                self._begins_at(database, first or b"", key)
             payload = records.unpack(database, key, value)
             if payload is None:
                 raise self._bad(database, key)
-            self._loads[database] += 1
-            yield key, payload
+            if last is None or key <= last:
+                self._loads[database] += 1
+                yield key, payload
+        if not begun:
+            self._begins_at(database, first or b"", None)
 
     def scan_raw(
         self, database: str, first: bytes | None = None, last: bytes | None = None
     ) -> Iterator[tuple[bytes, bytes]]:
         """Like `scan`, but whole values and unchecked: for who reports bad checksums instead of stopping at one."""
-        after = first or b""
-        inclusive = True
-        while True:
-            batch = self._batch(database, after, inclusive)
-            for key, value in batch:
-                if last is not None and key > last:
-                    return
+        for key, value in self._walk(database, first, last):
+            if last is None or key <= last:
                 yield key, value
-            if len(batch) < _SCANNED_AT_ONCE:
-                return
-            after, inclusive = batch[-1][0], False
 
     def at_or_before(self, database: str, key: bytes) -> tuple[bytes, bytes] | None:
         """The last (key, payload) whose key is not behind `key`, or None."""
@@ -157,6 +166,17 @@ class Snapshot:
                 return int(self._live().stat(self.generation.databases[database])["entries"])
             except lmdb.Error as error:
                 raise translate(error, self.generation.store) from error
+
+    def confirm(self, database: str, expected: int | None = None) -> None:
+        """Walk over all keys of a database and raise unless there are as many as its own count and `expected` say."""
+        walked = sum(1 for _ in self.scan_raw(database))
+        said = self.count(database)
+        if walked != said or expected not in (None, walked):
+            raise CorruptStore(
+                f"'{database}' in '{self.generation.store}' has {walked} records, there should be "
+                f"{said if expected is None else expected}; nothing was answered or changed. "
+                f"Run 'dynfrsdb check {self.generation.store}'"
+            )
 
     def roots(self) -> records.Roots:
         """The (stamps, n, tags) of all trees' roots."""
@@ -243,7 +263,21 @@ class Snapshot:
             raise ClosedStore(f"this snapshot of '{self.generation.store}' is over ({reason}); take a new one")
         return self._txn
 
-    def _batch(self, database: str, after: bytes, inclusive: bool) -> list[tuple[bytes, bytes]]:
+    def _walk(self, database: str, first: bytes | None, last: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+        """All records with first <= key <= last, and one behind them if there is one."""
+        after = first or b""
+        inclusive = True
+        while True:
+            batch = self._batch(database, after, inclusive, last)
+            for key, value in batch:
+                if key < after or (key == after and not inclusive):
+                    raise self._misled(database)
+                after, inclusive = key, False
+                yield key, value
+            if len(batch) < _SCANNED_AT_ONCE or (last is not None and after > last):
+                return
+
+    def _batch(self, database: str, after: bytes, inclusive: bool, last: bytes | None) -> list[tuple[bytes, bytes]]:
         batch: list[tuple[bytes, bytes]] = []
         self._check_process()
         with self._lock:
@@ -255,11 +289,43 @@ class Snapshot:
                     if there:
                         for key, value in cursor.iternext(keys=True, values=True):
                             batch.append((bytes(key), bytes(value)))
-                            if len(batch) == _SCANNED_AT_ONCE:
+                            if len(batch) == _SCANNED_AT_ONCE or (last is not None and batch[-1][0] > last):
                                 break
             except lmdb.Error as error:
                 raise translate(error, self.generation.store) from error
         return batch
+
+    def _prove_missing(self, database: str, key: bytes) -> None:
+        """Raise unless a search for `key` ends between two good records that bracket it; the caller holds the lock."""
+        handle = self.generation.databases[database]
+        with self._live().cursor(db=handle) as cursor:
+            behind = cursor.item() if cursor.set_range(key) else None
+            before = cursor.item() if (cursor.last() if behind is None else cursor.prev()) else None
+        if behind is None and before is None and self._live().stat(handle)["entries"]:
+            raise self._misled(database)
+        for neighbour, fits in ((before, before and before[0] < key), (behind, behind and behind[0] > key)):
+            if neighbour is not None:
+                if records.unpack(database, *neighbour) is None:
+                    raise self._bad(database, neighbour[0])
+                if not fits:
+                    raise self._misled(database)
+
+    def _begins_at(self, database: str, first: bytes, found: bytes | None) -> None:
+        """Raise unless `found` is the first record at or behind `first`."""
+        if found != first:
+            self._check_process()
+            with self._lock:
+                try:
+                    self._prove_missing(database, first)
+                except lmdb.Error as error:
+                    raise translate(error, self.generation.store) from error
+
+    def _misled(self, database: str) -> CorruptStore:
+        store = self.generation.store
+        return CorruptStore(
+            f"the pages of '{database}' in '{store}' do not lead where they should; no answer was given. "
+            f"Run 'dynfrsdb check {store}'"
+        )
 
     def _bad(self, database: str, key: bytes) -> CorruptStore:
         store = self.generation.store

@@ -118,7 +118,7 @@ def set_roots(roots: Roots, trees: layout.Array, stamps: layout.Array, n: layout
 
 def describe(database: str, key: bytes) -> str:
     """A record's name in words, for an error message."""
-    if database in ("nodes", "buckets"):
+    if database in ("nodes", "buckets") and layout.is_node_key(key):
         tree, path = layout.parse_node_key(key)
         return f"tree {tree}, {database.removesuffix('s')} {path:#b}"
     if database == "samples":

@@ -13,11 +13,12 @@ records.
 """
 
 import os
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from dynfrsdb_storage import layout
+from dynfrsdb_storage import ages, layout
 from dynfrsdb_storage.directory import current_mark, open_current, read_current
 from dynfrsdb_storage.errors import ClosedStore, CorruptStore, Error, ReadOnly
 from dynfrsdb_storage.generation import Generation
@@ -91,7 +92,6 @@ class Store:
         with self.snapshot() as snapshot:
             generation = snapshot.generation
             lmdb_info = generation.env.info()
-            newest = int(lmdb_info["last_txnid"])
             return {
                 "path": str(self.path),
                 "uuid": generation.identity["uuid"].hex(),
@@ -102,7 +102,7 @@ class Store:
                 "map_size": int(lmdb_info["map_size"]),
                 "files": _file_sizes(generation.directory),
                 "free_pages": _free_pages(generation, int(lmdb_info["last_pgno"])),
-                "readers": [{"pid": pid, "lag": newest - number} for pid, number in generation.readers()],
+                "readers": _readers(snapshot),
                 "slots": snapshot.state["slots"],
                 "reserved": snapshot.state["reserved"],
                 "pending_erasures": _unerased(snapshot),
@@ -173,6 +173,16 @@ def _unerased(snapshot: Snapshot) -> int:
         return 0
     words = snapshot.rows.words
     return sum(int(words[a : a + count, 0].astype(bool).sum()) for a, count in pending_ranges(snapshot).values())
+
+
+def _readers(snapshot: Snapshot) -> list[dict[str, Any]]:
+    """Who has a snapshot open, this one included: how many commits behind, and for how many seconds at least."""
+    ahead = snapshot.commit - snapshot.transaction
+    times, now = snapshot.state.get("times", b""), time.time()
+    return [
+        {"pid": pid, "age": ages.age(times, number + ahead, now), "lag": max(0, snapshot.transaction - number)}
+        for pid, number in snapshot.generation.readers()
+    ]
 
 
 def _file_sizes(directory: Path) -> dict[str, int]:

@@ -23,6 +23,7 @@ Not done here: which records to write. That is the business of the layers above.
 """
 
 import os
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import TracebackType
@@ -32,7 +33,7 @@ import lmdb
 import numpy as np
 import numpy.typing as npt
 
-from dynfrsdb_storage import layout, ledger, records
+from dynfrsdb_storage import ages, layout, ledger, records
 from dynfrsdb_storage.errors import ClosedStore, CorruptStore
 from dynfrsdb_storage.failpoints import failpoint
 from dynfrsdb_storage.locks import WriterLock
@@ -197,6 +198,7 @@ class WriteSession:
             "reserved": left + grown,
             "pending": before["pending"] - back + len(released),
             "window": layout.MIN_RESERVED,
+            "times": ages.noted(before.get("times", b""), number, time.time()),
         }
         self.put("meta", layout.META_STATE, records.frame({**self.state, **kept}))
         self.put_many("pending", [(key, records.count_payload(count)) for key, (_, count) in removed.items()])
@@ -225,6 +227,7 @@ class WriteSession:
             "slots": before["slots"] + grown,
             "reserved": before["reserved"] + grown,
             "window": max(layout.MIN_RESERVED, total),
+            "times": ages.noted(before.get("times", b""), self.number, time.time()),
         }
 
         def apply(txn: lmdb.Transaction) -> None:

@@ -313,6 +313,8 @@ def test_info_shows_sizes_and_readers(path: Path) -> None:
 
     assert info["generation"] == 1
     assert info["commit"] == 2
+    ages = [reader.pop("age") for reader in info["readers"]]
+    assert all(0 <= age < 60 for age in ages)
     assert sorted(info["readers"], key=lambda r: r["lag"]) == [
         {"pid": os.getpid(), "lag": 0},
         {"pid": os.getpid(), "lag": 1},
