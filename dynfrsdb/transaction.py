@@ -52,14 +52,10 @@ MAX_SAMPLES = 3_037_000_499
 
 @dataclass
 class Live:
-    """A sample that lives, as this transaction sees it.
-
-    Where, whose, and whether it was written by this transaction.
-    """
+    """A sample that lives, as this transaction sees it: where, and whose."""
 
     slot: int
     subject: bytes
-    new: bool
 
 
 @dataclass
@@ -87,7 +83,7 @@ class Transaction:
         self._removed_hashes: list[bytes] = []
         self._subjects: list[bytes] = []
         self._ids: list[int] = []
-        self._effect = Effect(0, 0, 0)
+        self._effect = Effect(0, 0, 0, 0)
         self.receipt: Receipt | None = None
 
     @property
@@ -144,7 +140,7 @@ class Transaction:
         slots = session.reserve(len(rows))
         session.write_rows(slots, chosen, targets, rows)
         for id, slot, subject in zip(chosen.tolist(), slots.tolist(), hashes, strict=True):
-            self._changed[id] = Live(slot, subject, new=True)
+            self._changed[id] = Live(slot, subject)
             self._wanted.come[slot] = None
         self._added += len(rows)
         self._ids.extend(chosen.tolist())
@@ -212,7 +208,7 @@ class Transaction:
         keys = layout.id_keys(np.array(unseen, np.uint64))
         stored = self._open().snapshot.get("samples", keys)
         fresh = {
-            id: None if payload is None else Live(int.from_bytes(payload[:4], "little"), payload[4:20], new=False)
+            id: None if payload is None else Live(int.from_bytes(payload[:4], "little"), payload[4:20])
             for id, payload in zip(unseen, stored, strict=True)
         }
         return {id: fresh[id] if id in fresh else self._changed[id] for id in ids}
@@ -304,7 +300,10 @@ class Transaction:
             effect = forest.change(Samples(ids, X, y, slots, sign), session.number)
         before = self._effect
         self._effect = Effect(
-            max(before.trees, effect.trees), before.visited + effect.visited, before.voided + effect.voided
+            max(before.trees, effect.trees),
+            before.visited + effect.visited,
+            before.voided + effect.voided,
+            before.tagged + effect.tagged,
         )
 
     def _finish(self) -> None:
@@ -321,15 +320,14 @@ class Transaction:
             return
         with self._db._gate.alone():
             self._apply()
-            tagged = self._db._view.tags_made()
             self._db._settle_small(session)
-            entry = self._note(tagged)
+            entry = self._note()
             write_forest(self._db, session)
             session.commit()
             self._db._view.committed(session.snapshot)
         self.receipt = receipt_of(entry, tuple(self._ids))
 
-    def _note(self, tagged: int) -> dict[str, Any]:
+    def _note(self) -> dict[str, Any]:
         """Prepare everything but the trees."""
         session, state = self._open(), self._open().state
         for id, live in self._changed.items():
@@ -348,7 +346,7 @@ class Transaction:
                 "samples": state["samples"],
                 "trees": self._effect.trees,
                 "nodes": self._effect.visited,
-                "tagged": tagged,
+                "tagged": self._effect.tagged,
                 "digest_before": self._before.to_bytes(16, "little"),
                 "digest_after": after,
                 "removed_ids": self._removed_hashes,
@@ -371,7 +369,7 @@ class Transaction:
                 removed=self._removed,
                 trees=self._effect.trees,
                 nodes=self._effect.visited,
-                tagged=self._db._view.tags_made(),
+                tagged=self._effect.tagged,
                 voided=self._effect.voided,
                 records=len(records.records),
                 bytes=int(records.records["size"].sum()),

@@ -22,7 +22,6 @@ from dynfrsdb_engine.working import CLEARS, DIRTY_BUCKETS, DIRTY_NODES, TAGS
 from dynfrsdb_storage import Snapshot, Store
 
 NOWHERE = -1
-ANY_SIZE = 1 << 62
 
 
 def spec_of(settings: Settings) -> Spec:
@@ -172,10 +171,6 @@ class View:
     def new_tags(self) -> int:
         """By how much the number of tags differs from the store's."""
         return int(self.forest.w.top[TAGS])
-
-    def tags_made(self) -> int:
-        """Tags that the open transaction made or changed."""
-        return len(self.forest.dirty_tags(ANY_SIZE))
 
     def shrink(self, budget: int) -> None:
         """Stay within a budget of memory, if nothing waits to be written."""
