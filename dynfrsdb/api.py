@@ -45,6 +45,7 @@ def create(
 
     `progress(stage, done, total)` is called as rows are written and trees are grown. Interrupting leaves nothing
     behind."""
+    place = inputs.place(path)
     if (X is None) != (y is None):
         raise InvalidInput("X and y belong together; pass both or none")
     settings = Settings.make(
@@ -66,8 +67,8 @@ def create(
         seed=seed,
         bucket=_bucket,
     )
-    build(path, settings, _training(settings, X, y, ids, subjects), progress)
-    return Database(path, mode="w")
+    build(place, settings, _training(settings, X, y, ids, subjects), inputs.callback(progress))
+    return Database(place, mode="w")
 
 
 def _training(settings: Settings, X: Any, y: Any, ids: Any, subjects: Any) -> Training:

@@ -81,11 +81,13 @@ class _Copy:
         builder.set_roots(np.arange(stamps.size), stamps, n, tags)
 
     def _records(self, database: str) -> Iterator[tuple[bytes, bytes]]:
-        total = self._snapshot.count(database)
+        total, done = self._snapshot.count(database), 0
         for done, pair in enumerate(self._snapshot.scan(database), 1):
             yield pair
             if done % 10_000 == 0 or done == total:
                 self._report(database, done, total)
+        if done != total:
+            raise self._corrupt(f"'{database}' has {done} records, LMDB counted {total}")
 
     def _copy_rows(self, builder: Builder) -> None:
         ids, slots = self._live()
@@ -104,11 +106,7 @@ class _Copy:
         words = rows.words[slots]  # a copy: what is checked is what is written
         wrong = (words[:, 0] != layout.row_hashes(slots, words, rows.multipliers)) | (words[:, 1] != ids)
         if wrong.any():
-            place = self._snapshot.generation.store
-            raise CorruptStore(
-                f"the row of sample {ids[wrong.argmax()]} in '{place}' fails its hash; no backup was made. "
-                f"Run 'dynfrsdb check {place}'"
-            )
+            raise self._corrupt(f"the row of sample {ids[wrong.argmax()]} fails its hash")
         x = words.view(np.float32)[:, 6 : 6 + rows.n_features]
         builder.write_rows(slots, ids, words[:, 2].view(np.int64), x)
 
@@ -120,11 +118,11 @@ class _Copy:
             slots.append(int.from_bytes(payload[:4], "little"))
         stated = self._snapshot.state["samples"]
         if len(ids) != stated:
-            place = self._snapshot.generation.store
-            raise CorruptStore(
-                f"the index of '{place}' has {len(ids)} samples, its counters say {stated}; no backup was made. "
-                f"Run 'dynfrsdb check {place}'"
-            )
+            raise self._corrupt(f"the index has {len(ids)} samples, the counters say {stated}")
         places = np.array(slots, np.uint32)
         order = np.argsort(places)
         return np.array(ids, np.uint64)[order], places[order]
+
+    def _corrupt(self, what: str) -> CorruptStore:
+        place = self._snapshot.generation.store
+        return CorruptStore(f"'{place}' is damaged: {what}; no backup was made. Run 'dynfrsdb check {place}'")

@@ -55,7 +55,7 @@ class Database:
         if isinstance(cache_bytes, bool) or not isinstance(cache_bytes, int) or cache_bytes < 0:
             raise InvalidInput(f"cache_bytes={cache_bytes!r} is not a whole number of bytes")
         self.mode, self._settle, self._cache_bytes = mode, settle, cache_bytes
-        self._store = Store.open(path, writable=mode == "w")
+        self._store = Store.open(inputs.place(path), writable=mode == "w")
         with self._store.snapshot() as snapshot:
             self._settings = Settings.from_record(snapshot.settings)
         self._spec = spec_of(self._settings)
@@ -125,7 +125,9 @@ class Database:
 
         `limit` stops after about that many samples below tags.
         """
-        return settle(self, limit, timeout, progress)
+        self._refuse_inside("settle")
+        most = None if limit is None else inputs.count(limit, "limit", 0)
+        return settle(self, most, inputs.seconds(timeout, "timeout"), inputs.callback(progress))
 
     # Asking
 
@@ -140,8 +142,9 @@ class Database:
     @contextmanager
     def snapshot(self, max_snapshot_age: float = 60.0) -> Iterator[Snapshot]:
         """The newest commit, fixed while the block lasts, but no longer than `max_snapshot_age` seconds."""
+        age = inputs.seconds(max_snapshot_age, "max_snapshot_age")
         with self._store.snapshot() as snapshot:
-            yield Snapshot(self, snapshot, time.monotonic() + max_snapshot_age)
+            yield Snapshot(self, snapshot, time.monotonic() + age)
 
     def sample(self, id: int) -> Sample:
         """One sample with its values."""
@@ -200,19 +203,20 @@ class Database:
     def check(self, progress: Progress | None = None) -> CheckReport:
         """Look at everything and recount everything; the report is true if all is well and lists what is not."""
         with self._store.snapshot() as snapshot:
-            return check(snapshot, self._settings, progress)
+            return check(snapshot, self._settings, inputs.callback(progress))
 
     def verify(self, trees: int | None = None, progress: Progress | None = None) -> VerifyReport:
         """Grow trees again from the live samples and compare digests; `trees` takes a random few."""
+        few = None if trees is None else inputs.count(trees, "trees", 1)
         with self._store.snapshot() as snapshot:
-            return verify(self._store, snapshot, self._settings, trees, progress)
+            return verify(self._store, snapshot, self._settings, few, inputs.callback(progress))
 
     def backup(self, dest: Path | str, progress: Progress | None = None) -> int:
         """Copy the newest commit to `dest`, a new store, while this one is in use; returns the commit's number.
 
         `dest` appears when it is complete. It has this store's uuid, seed and samples, and none that were removed.
         """
-        return backup(self._store, inputs.place(dest, "dest"), progress)
+        return backup(self._store, inputs.place(dest, "dest"), inputs.callback(progress))
 
     def refresh(self) -> int:
         """Move to the newest commit now; returns its number."""
@@ -223,10 +227,12 @@ class Database:
             return snapshot.commit
 
     def close(self) -> None:
-        """Close the handle."""
+        """Close the handle; waits for a transaction that another thread has open on it."""
+        self._refuse_inside("close the handle")
         if self._settler is not None:
             self._settler.stop()
-        self._store.close()
+        with self._writing:
+            self._store.close()
 
     def __enter__(self) -> Database:
         return self
@@ -301,10 +307,14 @@ class Database:
         chosen: npt.NDArray[Any] = labels[means.argmax(axis=1)]
         return chosen
 
+    def _refuse_inside(self, what: str) -> None:
+        """Raise if this thread has a transaction open on this handle: what it asks for would wait for itself."""
+        if self._writer is not None and self._writer[0] == threading.get_ident():
+            raise TransactionMisuse(f"this handle has a transaction open already; finish it first, then {what}")
+
     def _begin(self, transaction: Transaction) -> None:
         mine = threading.get_ident()
-        if self._writer is not None and self._writer[0] == mine:
-            raise TransactionMisuse("this handle has a transaction open already; finish it first")
+        self._refuse_inside("begin another")
         if not self._writing.acquire(timeout=max(0.0, transaction._timeout)):
             raise TransactionMisuse(
                 f"another thread has a transaction open on this handle (waited {transaction._timeout} s); "

@@ -39,6 +39,8 @@ ID_LIMIT = 2**64
 LAST_ID = ID_LIMIT - 1
 """May be given but is never assigned, so that the next id to assign always fits 64 bits."""
 TARGET_LIMIT = 2**40
+FOR_EVER = 1e9
+"""Seconds; no lock of the system can be asked to wait much longer."""
 
 Values = TypeVar("Values", bound=Sized)
 
@@ -132,7 +134,7 @@ def ids(ids: Any, m: int | None = None) -> npt.NDArray[np.uint64]:
     """Sample ids, one per sample if `m` says how many; a single whole number counts as a list of one."""
     if isinstance(ids, (int, np.integer)) and not isinstance(ids, bool):
         ids = [ids]
-    _check_is_list(ids, "ids", "id")
+    _check_is_list(ids, "ids", "id", ordered=m is not None)
     numeric = _of_length(_whole_numbers(ids), m, "ids")
     if len(numeric) > 1:
         _check_distinct(numeric)
@@ -170,8 +172,33 @@ def place(path: Any, name: str = "path") -> Path:
     if isinstance(given, bytes):
         given = os.fsdecode(given)
     if not given or "\0" in given:
-        raise InvalidInput(f"{name} is {'not a path: it holds a zero byte' if given else 'empty'}; name a directory")
+        raise InvalidInput(f"{name} {'holds a zero byte' if given else 'is empty'}; pass the path of a directory")
+    try:
+        os.fsencode(given)
+    except UnicodeEncodeError:
+        raise InvalidInput(f"{name} is not valid Unicode text; pass it as os.fsdecode gives it") from None
     return Path(given)
+
+
+def seconds(value: Any, name: str) -> float:
+    """A time to wait or to last; for ever is as long as the system can wait."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not value >= 0:
+        raise InvalidInput(f"{name}={value!r} is not a number of seconds; pass 0 or more (math.inf: for ever)")
+    return float(min(value, FOR_EVER))
+
+
+def count(value: Any, name: str, least: int) -> int:
+    """How many of something."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise InvalidInput(f"{name}={value!r} is not a whole number from {least} on")
+    return int(value)
+
+
+def callback(progress: Any) -> Any:
+    """What is called with (stage, done, total), or None."""
+    if progress is not None and not callable(progress):
+        raise InvalidInput(f"progress is of type {type(progress).__name__}; pass a function of (stage, done, total)")
+    return progress
 
 
 def _matrix(X: Any, d: int, place: Callable[[int, int], str]) -> npt.NDArray[Any]:
@@ -355,9 +382,11 @@ def _check_columns(X: Any, feature_names: Sequence[str]) -> None:
             raise InvalidInput(f"column {place} of X is {name!r}, this store expects {expected!r} there")
 
 
-def _check_is_list(values: Any, name: str, what: str) -> None:
+def _check_is_list(values: Any, name: str, what: str, ordered: bool = True) -> None:
     if values is None:
         raise InvalidInput(f"{name} is missing; pass one {what} per sample")
+    if ordered and isinstance(values, (set, frozenset)):
+        raise InvalidInput(f"{name} is a set, which has no order; pass a list with one {what} per sample")
     if isinstance(values, (str, bytes, dict)) or not isinstance(values, Iterable) or getattr(values, "ndim", 1) == 0:
         raise InvalidInput(f"{name} is of type {type(values).__name__}; pass a list with one {what} per sample")
 

@@ -55,7 +55,6 @@ def _step(db: Database, session: WriteSession, samples: int) -> tuple[int, int, 
                 forest.grow_tags(chosen)
             if db._view.has_growth():
                 write_forest(db, session)
-                session.state["settled"] += 1
                 session.commit()
             db._view.committed(session.snapshot)
         except BaseException:

@@ -71,9 +71,10 @@ class Transaction:
 
     def __init__(self, db: Database, request_id: Any, timeout: float, purpose: str) -> None:
         self._db = db
-        self._timeout, self._purpose = timeout, purpose
+        self._timeout, self._purpose = inputs.seconds(timeout, "timeout"), purpose
         self._request = None if request_id is None else request.request_bytes(request_id)
         self._session: WriteSession | None = None
+        self._begun = False
         self._known: request.Known | None = None
         self._asked = request.Asked()
         self._assigned: list[list[int]] = []
@@ -92,6 +93,8 @@ class Transaction:
         return self._known is not None
 
     def __enter__(self) -> Transaction:
+        if self._begun and self._session is None:
+            raise TransactionMisuse("this transaction is over; begin a new one")
         self._db._begin(self)
         try:
             session = self._db._store.write(self._timeout, self._purpose)
@@ -101,6 +104,7 @@ class Transaction:
                 self._known = request.find(session.snapshot, self._request_key)
             self._before = int.from_bytes(session.state["digest"], "little")
             self._samples_digest = self._before
+            self._begun = True
         except BaseException:
             self._leave(None, None, None)
             raise
@@ -411,3 +415,5 @@ def write_forest(db: Database, session: WriteSession) -> None:
         roots = forest.w.roots[changed]
         session.set_roots(changed, roots["stamp"], roots["n"], roots["tags"])
     session.state["tags"] += db._view.new_tags()
+    if db._view.grew_old_tags(session.snapshot.commit):
+        session.state["settled"] += 1

@@ -13,6 +13,7 @@ A generation is built by `build_generation`, which knows nothing of CURRENT: a v
 """
 
 import fcntl
+import glob
 import os
 import shutil
 import time
@@ -29,7 +30,7 @@ import numpy as np
 from dynfrsdb_storage import ages, layout, ledger, records
 from dynfrsdb_storage import env as lmdb_env
 from dynfrsdb_storage.directory import switch_current
-from dynfrsdb_storage.disk import disk_error, refuse_network, sync_data, sync_directory
+from dynfrsdb_storage.disk import disk_error, place_error, refuse_network, sync_data, sync_directory
 from dynfrsdb_storage.errors import Error, StoreExists, StoreNotFound
 from dynfrsdb_storage.failpoints import failpoint
 from dynfrsdb_storage.locks import first_block
@@ -203,12 +204,15 @@ def _temporary(path: Path) -> Iterator[Path]:
     if not parent.is_dir():
         raise StoreNotFound(f"there is no directory '{parent}' to create the store '{path}' in; create it first")
     refuse_network(parent)
-    with _holding(parent):
-        _refuse_existing(path)
-        _remove_stale(path)
-        directory = parent / f"{_prefix(path)}{os.getpid()}-{os.urandom(4).hex()}"
-        os.mkdir(directory, 0o700)
-        descriptor = _flock(directory)
+    directory = parent / f"{_prefix(path)}{os.getpid()}-{os.urandom(4).hex()}"
+    try:
+        with _holding(parent):
+            _refuse_existing(path)
+            _remove_stale(path)
+            os.mkdir(directory, 0o700)
+            descriptor = _flock(directory)
+    except OSError as error:
+        raise place_error(error, path) from error
     try:
         yield directory
     except OSError as error:
@@ -220,7 +224,7 @@ def _temporary(path: Path) -> Iterator[Path]:
 
 
 def _remove_stale(path: Path) -> None:
-    for found in path.absolute().parent.glob(f"{_prefix(path)}*"):
+    for found in path.absolute().parent.glob(f"{glob.escape(_prefix(path))}*"):
         descriptor = _flock(found)
         if descriptor is not None:
             shutil.rmtree(found, ignore_errors=True)

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dynfrsdb_storage import layout
-from dynfrsdb_storage.disk import refuse_network, sync_directory
+from dynfrsdb_storage.disk import place_error, refuse_network, sync_directory
 from dynfrsdb_storage.errors import CorruptStore, Locked, ReadOnly, StoreNotFound, UnsupportedFormat
 from dynfrsdb_storage.failpoints import failpoint
 from dynfrsdb_storage.generation import Generation, attach
@@ -43,6 +43,8 @@ def read_current(store: Path) -> str:
         raise _no_store(store) from error
     except PermissionError as error:
         raise ReadOnly(f"'{store}' may not be read by this user; change its permissions") from error
+    except OSError as error:
+        raise place_error(error, store) from error
     name = text.removesuffix("\n")
     if not _NAME.fullmatch(name):
         raise CorruptStore(f"the file CURRENT of '{store}' names no generation; restore the store from a backup")

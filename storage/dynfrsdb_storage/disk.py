@@ -14,7 +14,7 @@ import errno
 import os
 from pathlib import Path
 
-from dynfrsdb_storage.errors import StoreFull, UnsupportedPlace
+from dynfrsdb_storage.errors import Error, ReadOnly, StoreFull, UnsupportedPlace
 
 _NETWORK = {
     0x6969: "nfs",
@@ -113,6 +113,20 @@ def disk_error(error: OSError) -> OSError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return StoreFull("the disk is full; nothing was changed. Make room and try again")
     return error
+
+
+def place_error(error: OSError, path: Path) -> Error:
+    """What it means that a store cannot be looked for, or be made, at `path`."""
+    if isinstance(error, Error):
+        return error
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return ReadOnly(f"this user may not use '{path}' ({os.strerror(error.errno)}); change its permissions")
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StoreFull(f"there is no room for '{path}'; nothing was changed. Make room and try again")
+    if error.errno == errno.ELOOP:
+        return UnsupportedPlace(f"'{path}' leads in circles through symbolic links; name the directory itself")
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    return UnsupportedPlace(f"'{path}' cannot be a store ({reason}); choose another path")
 
 
 def _statfs_type(path: Path) -> int | None:

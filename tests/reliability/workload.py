@@ -195,6 +195,7 @@ def _work(work: Callable[[Tell], object], pipe: int) -> None:
     except BaseException:
         traceback.print_exc()
     finally:
+        sys.stderr.flush()
         os._exit(code)
 
 
