@@ -6,6 +6,7 @@ store, reading calls use a second working set, so they see the last commit and n
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +24,7 @@ from dynfrsdb import inputs
 from dynfrsdb.audit import CheckReport, VerifyReport, check, digest, verify
 from dynfrsdb.backup import backup
 from dynfrsdb.build import Progress
-from dynfrsdb.errors import InvalidInput, TransactionMisuse
+from dynfrsdb.errors import Error, InvalidInput, TransactionMisuse
 from dynfrsdb.gate import Gate
 from dynfrsdb.receipt import Plan, Receipt, receipt_of
 from dynfrsdb.secrets import Secrets
@@ -32,6 +33,7 @@ from dynfrsdb.settle import Settler, settle
 from dynfrsdb.snapshot import Sample, Snapshot
 from dynfrsdb.transaction import Transaction
 from dynfrsdb.view import View, spec_of
+from dynfrsdb_storage import Snapshot as StoredSnapshot
 from dynfrsdb_storage import Store, WriteSession
 from dynfrsdb_storage.records import unframe
 
@@ -40,6 +42,7 @@ CACHE_BYTES = 512 << 20
 SMALL = 512
 """Tags with at most this many samples are grown before the commit that made them."""
 Answer = Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float64]]
+Result = TypeVar("Result")
 
 
 class Database:
@@ -148,16 +151,13 @@ class Database:
 
     def sample(self, id: int) -> Sample:
         """One sample with its values."""
-        with self.snapshot() as snapshot:
-            return snapshot.sample(id)
+        return self._newest(lambda stored: Snapshot(self, stored, math.inf).sample(id))
 
     def __contains__(self, id: object) -> bool:
-        with self.snapshot() as snapshot:
-            return id in snapshot
+        return self._newest(lambda stored: id in Snapshot(self, stored, math.inf))
 
     def __len__(self) -> int:
-        with self._store.snapshot() as snapshot:
-            return int(snapshot.state["samples"])
+        return self._newest(lambda stored: int(stored.state["samples"]))
 
     @property
     def classes(self) -> tuple[Any, ...]:
@@ -170,9 +170,8 @@ class Database:
         """Sizes, counts, settings and readers."""
         settings = self._settings.record()
         del settings["seed"]
-        with self._store.snapshot() as snapshot:
-            state = snapshot.state
-            counts = {name: snapshot.count(name) for name in ("nodes", "buckets", "subjects")}
+        names = ("nodes", "buckets", "subjects")
+        state, counts = self._newest(lambda stored: (stored.state, {name: stored.count(name) for name in names}))
         return {
             **self._store.info(),
             "task": self._settings.task,
@@ -191,25 +190,22 @@ class Database:
 
     def ledger(self) -> list[Receipt]:
         """All changes, oldest first."""
-        with self._store.snapshot() as snapshot:
-            snapshot.confirm("ledger", int(snapshot.state["sequence"]))
-            return [receipt_of(unframe(payload)) for _, payload in snapshot.scan("ledger")]
+        return self._newest(_ledger)
 
     def digest(self) -> str:
         """The hash of the settled forest: equal digests, equal forests."""
-        with self._store.snapshot() as snapshot:
-            return digest(self._store, snapshot, self._settings)
+        return self._newest(lambda stored: digest(self._store, stored, self._settings))
 
     def check(self, progress: Progress | None = None) -> CheckReport:
         """Look at everything and recount everything; the report is true if all is well and lists what is not."""
-        with self._store.snapshot() as snapshot:
-            return check(snapshot, self._settings, inputs.callback(progress))
+        report = inputs.callback(progress)
+        return self._newest(lambda stored: check(stored, self._settings, report))
 
     def verify(self, trees: int | None = None, progress: Progress | None = None) -> VerifyReport:
         """Grow trees again from the live samples and compare digests; `trees` takes a random few."""
         few = None if trees is None else inputs.count(trees, "trees", 1)
-        with self._store.snapshot() as snapshot:
-            return verify(self._store, snapshot, self._settings, few, inputs.callback(progress))
+        report = inputs.callback(progress)
+        return self._newest(lambda stored: verify(self._store, stored, self._settings, few, report))
 
     def backup(self, dest: Path | str, progress: Progress | None = None) -> int:
         """Copy the newest commit to `dest`, a new store, while this one is in use; returns the commit's number.
@@ -220,11 +216,14 @@ class Database:
 
     def refresh(self) -> int:
         """Move to the newest commit now; returns its number."""
-        with self._gate.alone(), self._store.snapshot() as snapshot:
-            if not self._view.changing:
-                with self._view.at(snapshot):
-                    pass
-            return snapshot.commit
+        with self._gate.alone():
+            return self._newest(self._move)
+
+    def _move(self, stored: StoredSnapshot) -> int:
+        if not self._view.changing:
+            with self._view.at(stored):
+                pass
+        return stored.commit
 
     def close(self) -> None:
         """Close the handle; waits for a transaction that another thread has open on it."""
@@ -264,14 +263,27 @@ class Database:
         if answer is not None:
             return answer
         with self._gate.alone():
-            token = self._store.newest()
-            with self._store.snapshot() as snapshot:
-                view = self._committed_view()
-                with view.at(snapshot):
-                    answer = view.predict(rows)
-                view.token = token
+            token, view = self._store.newest(), self._committed_view()
+            answer = self._newest(lambda stored: view.answer(stored, rows))
+            view.token = token
             view.shrink(self._cache_bytes)
             return answer
+
+    def _newest(self, ask: Callable[[StoredSnapshot], Result]) -> Result:
+        """Ask the newest commit, and again if that ended meanwhile.
+
+        A snapshot ends when this process has to enlarge its map of a store that grew: it may miss records then, and
+        rows that it saw may be erased or belong to others."""
+        while True:
+            with self._store.snapshot() as stored:
+                try:
+                    found = ask(stored)
+                except Error:
+                    if not stored.ended:
+                        raise
+                else:
+                    if not stored.ended:
+                        return found
 
     def _answer_if_ready(self, rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float64] | None:
         """The answer, if nothing was committed since the last one and everything needed is in memory."""
@@ -334,6 +346,11 @@ class Database:
         if self._settle == "auto":
             with self._view.within(session.snapshot) as forest:
                 forest.grow_tags(forest.dirty_tags(SMALL))
+
+
+def _ledger(stored: StoredSnapshot) -> list[Receipt]:
+    stored.confirm("ledger", int(stored.state["sequence"]))
+    return [receipt_of(unframe(payload)) for _, payload in stored.scan("ledger")]
 
 
 class _Planned(Exception):

@@ -100,8 +100,10 @@ class Snapshot:
         snapshot = self._open()
         if self._view is None:
             self._view = View(self._db._store, self._db._spec, changeable=False)
-        with self._view.at(snapshot):
-            return self._view.predict(rows)
+        answer = self._view.answer(snapshot, rows)
+        if snapshot.ended:
+            raise ClosedStore("this snapshot has ended, because the store grew; take a new one")
+        return answer
 
     def _open(self) -> StoredSnapshot:
         if time.monotonic() > self._expires:

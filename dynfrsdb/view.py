@@ -184,6 +184,15 @@ class View:
         if not self.changing and not (self._changeable and self.has_growth()):
             self.forest.shrink(budget)
 
+    def answer(self, snapshot: Snapshot, X: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+        """The answers of a snapshot. If it ends meanwhile, they are void, and so is what was loaded and grown."""
+        try:
+            with self.at(snapshot):
+                return self.predict(X)
+        finally:
+            if snapshot.ended:
+                self.forget()
+
     @property
     def is_empty(self) -> bool:
         """Whether no tree holds a sample, so that there is no answer."""

@@ -10,7 +10,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.state_machine import MACHINES, ForestMachine
 
-EXAMPLES = 80
+EXAMPLES = 60
 STEPS = 30
 
 

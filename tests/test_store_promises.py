@@ -261,6 +261,21 @@ def test_a_request_that_changes_nothing_does_not_hide_what_others_did(path: Path
         assert db.check()
 
 
+def test_growth_that_is_written_with_a_change_is_seen_by_other_writers(path: Path) -> None:
+    """No stamp tells of it: the other writer still holds the tags, whose lists are gone from the disk."""
+    with changer(path) as db, changer(path) as other:
+        db.remove(range(0, 60))
+        assert db.info()["tags"]
+        other.predict(np.random.default_rng(1).normal(size=(3000, 4)))
+        other.add(X[:1], Y[:1], ids=[1000])
+
+        for id in range(60, 70):
+            db.remove([id])
+
+        assert db.check()
+        assert db.verify()
+
+
 def test_settling_writes_what_queries_grew_in_memory(path: Path) -> None:
     with changer(path) as db:
         db.remove(range(0, 60))

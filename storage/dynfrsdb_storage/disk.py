@@ -108,6 +108,14 @@ def is_full(path: Path) -> bool:
     return room.f_bavail * room.f_frsize < _NEXT_TO_NOTHING
 
 
+def is_read_only(path: Path) -> bool:
+    """Whether the file system of `path` is mounted read-only."""
+    try:
+        return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+    except OSError:
+        return False
+
+
 def disk_error(error: OSError) -> OSError:
     """`error`, or the StoreFull it means."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):

@@ -30,7 +30,7 @@ from typing import Any
 import lmdb
 
 from dynfrsdb_storage import layout
-from dynfrsdb_storage.disk import disk_error, is_full
+from dynfrsdb_storage.disk import disk_error, is_full, is_read_only
 from dynfrsdb_storage.errors import (
     CorruptStore,
     Error,
@@ -60,6 +60,9 @@ def open_env(path: Path, writable: bool, store: str, inherited: bool = False) ->
         "max_dbs": len(layout.DATABASES) + 3,
         "max_spare_txns": 1,
         "lib_version": 0,
+        # Where nothing can be written there is no table of readers, and no writer here to read it. (LMDB does the same
+        # by itself, but only for a user who may write lock.mdb.)
+        "lock": writable or not is_read_only(path),
     }
     allocate_reader_table(path)
     try:
@@ -148,7 +151,8 @@ def translate(error: lmdb.Error, store: str) -> Error:
     if isinstance(error, lmdb.LockError) and _means(text, errno.EAGAIN):
         return UnsupportedPlace(
             f"'{store}' is open in another container by a process with the same pid as this one, and LMDB tells "
-            "readers apart by pid; run both in one pid namespace, or give this process another pid"
+            "readers apart by pid; let the containers share one pid namespace, or run each with an init, so that their "
+            "pids differ"
         )
     if isinstance(error, lmdb.ReadersFullError):
         return Locked(

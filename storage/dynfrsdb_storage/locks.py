@@ -21,6 +21,7 @@ import fcntl
 import json
 import os
 import socket
+import threading
 import time
 import zlib
 from dataclasses import dataclass, replace
@@ -32,6 +33,9 @@ from dynfrsdb_storage.layout import LOCK_BYTES, LOCK_FILE
 _POLL = 0.002
 _POLL_MOST = 0.05
 _held: set[int] = set()
+_noting = threading.RLock()
+"""Held from the opening of a lock file until it is in `_held`: a fork by another thread waits for that, so that the
+child knows every descriptor it has to close."""
 
 
 @dataclass(frozen=True)
@@ -99,13 +103,14 @@ class Lease:
     @classmethod
     def take(cls, path: Path, exclusive: bool = False) -> "Lease | None":
         """The lease on the LEASE file `path`, or None if someone holds it in a way that excludes ours."""
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            fcntl.flock(descriptor, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
-        except OSError:
-            os.close(descriptor)
-            return None
-        _held.add(descriptor)
+        with _noting:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(descriptor, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+            except OSError:
+                os.close(descriptor)
+                return None
+            _held.add(descriptor)
         return cls(descriptor)
 
     def release(self) -> None:
@@ -136,13 +141,8 @@ def _wait_for(store: Path, deadline: float) -> int:
     """A descriptor of LOCK with an exclusive flock on it."""
     pause = _POLL
     while True:
-        descriptor = _open(store)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(descriptor)
-        else:
-            _held.add(descriptor)
+        descriptor = _try(store)
+        if descriptor is not None:
             if _still_there(descriptor, store):
                 return descriptor
             _let_go(descriptor)
@@ -150,6 +150,19 @@ def _wait_for(store: Path, deadline: float) -> int:
             raise _refusal(store)
         time.sleep(min(pause, max(0.0, deadline - time.monotonic())))
         pause = min(2 * pause, _POLL_MOST)
+
+
+def _try(store: Path) -> int | None:
+    """A descriptor of LOCK with an exclusive flock on it, if nobody else has one."""
+    with _noting:
+        descriptor = _open(store)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            return None
+        _held.add(descriptor)
+        return descriptor
 
 
 def _open(store: Path) -> int:
@@ -229,6 +242,7 @@ def _close_in_child() -> None:
     for descriptor in _held:
         os.close(descriptor)
     _held.clear()
+    _noting.release()
 
 
-os.register_at_fork(after_in_child=_close_in_child)
+os.register_at_fork(before=_noting.acquire, after_in_parent=_noting.release, after_in_child=_close_in_child)

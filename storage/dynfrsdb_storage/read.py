@@ -35,6 +35,8 @@ from dynfrsdb_storage.generation import Generation, share
 from dynfrsdb_storage.rows import RowFile
 
 _SCANNED_AT_ONCE = 256
+_LONGEST_KEY = 511
+"""Of any LMDB record."""
 
 
 class Snapshot:
@@ -147,7 +149,7 @@ class Snapshot:
                         there = cursor.last()
                     elif cursor.key() != key:
                         there = cursor.prev()
-                    found = (bytes(cursor.key()), bytes(cursor.value())) if there else None
+                    found = self._item(database, cursor) if there else None
             except lmdb.Error as error:
                 raise translate(error, self.generation.store) from error
         if found is None:
@@ -169,8 +171,7 @@ class Snapshot:
 
     def confirm(self, database: str, expected: int | None = None) -> None:
         """Walk over all keys of a database and raise unless there are as many as its own count and `expected` say."""
-        walked = sum(1 for _ in self.scan_raw(database))
-        said = self.count(database)
+        walked, said = self._count_keys(database), self.count(database)
         if walked != said or expected not in (None, walked):
             raise CorruptStore(
                 f"'{database}' in '{self.generation.store}' has {walked} records, there should be "
@@ -286,21 +287,39 @@ class Snapshot:
                     there = cursor.set_range(after) if after else cursor.first()
                     if there and not inclusive and cursor.key() == after:
                         there = cursor.next()
-                    if there:
-                        for key, value in cursor.iternext(keys=True, values=True):
-                            batch.append((bytes(key), bytes(value)))
-                            if len(batch) == _SCANNED_AT_ONCE or (last is not None and batch[-1][0] > last):
-                                break
+                    while there:
+                        batch.append(self._item(database, cursor))
+                        if len(batch) == _SCANNED_AT_ONCE or (last is not None and batch[-1][0] > last):
+                            break
+                        there = cursor.next()
             except lmdb.Error as error:
                 raise translate(error, self.generation.store) from error
         return batch
+
+    def _item(self, database: str, cursor: lmdb.Cursor) -> tuple[bytes, bytes]:
+        """The record under a cursor. A place in a damaged page that is no record gives itself away by its key; its value
+        must not be asked for, because py-lmdb would touch all of it."""
+        key = cursor.key()
+        if not 0 < len(key) <= _LONGEST_KEY:
+            raise self._misled(database)
+        return bytes(key), bytes(cursor.value())
+
+    def _count_keys(self, database: str) -> int:
+        """How many keys there are, by walking over them."""
+        self._check_process()
+        with self._lock:
+            try:
+                with self._live().cursor(db=self.generation.databases[database]) as cursor:
+                    return sum(1 for _ in cursor.iternext(keys=True, values=False))
+            except lmdb.Error as error:
+                raise translate(error, self.generation.store) from error
 
     def _prove_missing(self, database: str, key: bytes) -> None:
         """Raise unless a search for `key` ends between two good records that bracket it; the caller holds the lock."""
         handle = self.generation.databases[database]
         with self._live().cursor(db=handle) as cursor:
-            behind = cursor.item() if cursor.set_range(key) else None
-            before = cursor.item() if (cursor.last() if behind is None else cursor.prev()) else None
+            behind = self._item(database, cursor) if cursor.set_range(key) else None
+            before = self._item(database, cursor) if (cursor.last() if behind is None else cursor.prev()) else None
         if behind is None and before is None and self._live().stat(handle)["entries"]:
             raise self._misled(database)
         for neighbour, fits in ((before, before and before[0] < key), (behind, behind and behind[0] > key)):

@@ -146,7 +146,7 @@ class Directory:
     """The names that are certainly on the disk, and the changes to them since, in order."""
 
     durable: Entries = field(default_factory=dict)
-    changes: list[Callable[[Entries], None]] = field(default_factory=list)
+    changes: list[Callable[[Entries], object]] = field(default_factory=list)
 
     def sync(self) -> None:
         for change in self.changes:
@@ -181,7 +181,7 @@ class Disk:
             (self._directories.get(event.inode) or self._file(event)).sync()
         elif event.kind in "CD":
             new: File | Directory = File() if event.kind == "C" else Directory()
-            (self._files if event.kind == "C" else self._directories)[event.other] = new  # type: ignore[index, assignment]
+            (self._files if event.kind == "C" else self._directories)[event.other] = new  # type: ignore[assignment]
             self._change(event.inode, lambda entries: entries.update({name: event.other}))
         elif event.kind == "U":
             self._change(event.inode, lambda entries: entries.pop(name, None))
@@ -208,7 +208,7 @@ class Disk:
         return self._files[event.inode]
 
     def _change(self, inode: int, change: Callable[[Entries], object]) -> None:
-        self._directories[inode].changes.append(lambda entries: change(entries) and None)
+        self._directories[inode].changes.append(change)
 
 
 def told(events: list[Event]) -> Iterator[dict[str, Any] | None]:

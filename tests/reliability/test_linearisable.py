@@ -108,7 +108,8 @@ def read(path: Path, cache_bytes: int, seconds: float, tell: Tell) -> None:
 
 def fit(notes: list[Note], answers: dict[int, str]) -> tuple[str, set[int]]:
     """What is wrong with a reader's notes ("" if nothing), and the commits that it saw."""
-    newest, seen = 0, set()
+    newest = 0
+    seen: set[int] = set()
     for before, got, after in notes:
         first = max(before, newest)
         fitting = [commit for commit in range(first, after + 1) if answers[commit] == got]

@@ -261,7 +261,8 @@ class Rival:
     def __init__(self, first: int, seed: int) -> None:
         self.mine: set[int] = set()
         self._next, self._dice = first, random.Random(seed)
-        self.refused = self.acknowledged = 0
+        self.refusals: list[str] = []
+        self.acknowledged = 0
 
     def run(self, handle: Callable[[], dynfrsdb.Database], deadline: float) -> None:
         """Write for a while, through a new handle now and then."""
@@ -274,8 +275,7 @@ class Rival:
                     except ChangedMyMind:
                         continue
                     except Locked as error:
-                        assert re.search(r"written by (process \d+ on .*since \d+ s|another process)", str(error))
-                        self.refused += 1
+                        self.refusals.append(str(error))
 
     def _change(self, db: dynfrsdb.Database) -> None:
         gone = set(self._dice.sample(sorted(self.mine), min(len(self.mine), self._dice.randint(0, 2))))
@@ -299,7 +299,10 @@ def compete(path: Path, first: int, seed: int, tell: Tell) -> None:
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda rival: rival.run(lambda: dynfrsdb.open(path, "w", settle=settle), deadline), rivals))
     tell({"mine": [sorted(rival.mine) for rival in rivals]})
-    tell({"numbers": [[rival.acknowledged, rival.refused] for rival in rivals]})
+    tell({"numbers": [[rival.acknowledged, len(rival.refusals)] for rival in rivals]})
+    for rival in rivals:
+        for refusal in rival.refusals:
+            assert re.search(r"written by (process \d+ on .*since \d+ s|another process)", refusal)
 
 
 def hold_and_die(path: Path, seed: int, tell: Tell) -> None:

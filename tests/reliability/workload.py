@@ -212,6 +212,16 @@ def in_child(work: Callable[[], object]) -> int:
         return child.end()
 
 
+def elsewhere(work: Callable[[dynfrsdb.Database], object], path: Path) -> None:
+    """Write to the store in another process, leaving tags."""
+
+    def write() -> None:
+        with dynfrsdb.open(path, "w", settle=None) as db:
+            work(db)
+
+    assert in_child(write) == 0
+
+
 def die_at(point: str, visits: int = 1) -> None:
     """From now on, kill this process when it comes by a failpoint for the `visits`th time."""
     seen = 0
