@@ -77,7 +77,11 @@ def stored_digests(store: Store, snapshot: Snapshot, spec: Spec, trees: list[int
         view = View(store, spec, changeable=False)
         with view.at(snapshot) as forest:
             forest.load_tree(tree)
-            yield hashlib.sha256(forest.tree_bytes(tree)).digest()
+            try:
+                content = forest.tree_bytes(tree)
+            except ValueError as error:
+                raise CorruptStore(f"{error} in '{store.path}'. Run 'dynfrsdb check {store.path}'") from error
+            yield hashlib.sha256(content).digest()
 
 
 def fresh_jobs(snapshot: Snapshot, spec: Spec, trees: list[int]) -> Iterator[Job]:

@@ -24,6 +24,7 @@ Not done here: removals reach no backup. Who must forget somebody must replace t
 
 from __future__ import annotations
 
+import os
 from array import array
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -46,7 +47,8 @@ BUILT = ("meta", "roots", "reserved", "pending")
 
 def backup(store: Store, dest: Path, progress: Progress | None) -> int:
     """Copy the newest commit to `dest`, where nothing may be; returns the number of the commit."""
-    if dest.resolve().is_relative_to(store.path.resolve()):
+    # realpath and not Path.resolve, which raises where links lead in circles
+    if Path(os.path.realpath(dest)).is_relative_to(os.path.realpath(store.path)):
         raise InvalidInput(f"'{dest}' is inside the store '{store.path}'; choose a place outside it")
     for _ in range(ATTEMPTS):
         with store.snapshot() as snapshot:

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from numba.core.compiler_lock import global_compiler_lock
 
 from dynfrsdb import inputs
 from dynfrsdb.audit import CheckReport, VerifyReport, check, digest, verify
@@ -370,3 +371,9 @@ def _born_by_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_born_by_fork)
+# A child that inherited numba's lock from a thread which was just loading a kernel would wait for it for ever.
+os.register_at_fork(
+    before=global_compiler_lock.acquire,
+    after_in_parent=global_compiler_lock.release,
+    after_in_child=global_compiler_lock.release,
+)

@@ -182,9 +182,9 @@ def place(path: Any, name: str = "path") -> Path:
 
 def seconds(value: Any, name: str) -> float:
     """A time to wait or to last; for ever is as long as the system can wait."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not value >= 0:
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)) or not value >= 0:
         raise InvalidInput(f"{name}={value!r} is not a number of seconds; pass 0 or more (math.inf: for ever)")
-    return float(min(value, FOR_EVER))
+    return FOR_EVER if value > FOR_EVER else float(value)
 
 
 def count(value: Any, name: str, least: int) -> int:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import people
+
 MEMORY = Path("/dev/shm")
 MACHINE_SEED = 20250701
 
@@ -27,3 +29,9 @@ def store_dir() -> Iterator[Path]:
     path = Path(tempfile.mkdtemp(prefix="dynfrsdb-", dir=MEMORY if MEMORY.is_dir() else None))
     yield path
     shutil.rmtree(path)
+
+
+@pytest.fixture
+def path(store_dir: Path) -> Path:
+    """A store of 300 samples, each of one of 100 subjects."""
+    return people.new_store(store_dir / "people.forest")

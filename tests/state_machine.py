@@ -7,10 +7,10 @@
     at the end  a fresh store of the survivors has the same digest, and `check` finds nothing
 
 Rows come from a small pool of nasty data and ids from a small set, and the two are picked independently, so samples
-are added again under an old id with old or new values. The invariant looks through a snapshot, with a working set of its
-own: the handles under test are not disturbed by being watched, and tags pile up in them as they would in life. Three
-handles look at one store: the one that changes it most, another writer, and a reader that is asked now and then and has
-to catch up.
+are added again under an old id with old or new values. The invariant looks through a snapshot, with a working set of
+its own: the handles under test are not disturbed by being watched, and tags pile up in them as they would in life.
+Three handles look at one store: the one that changes it most, another writer, and a reader that is asked now and then
+and has to catch up.
 
 `tools/soak` runs this for as long as one likes; tests/test_state_machine.py runs a fixed number of steps.
 """

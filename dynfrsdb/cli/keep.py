@@ -1,4 +1,4 @@
-"""Verbs that keep house: check, verify, digest, settle."""
+"""Verbs that keep house: check, verify, digest, settle, backup."""
 
 from __future__ import annotations
 
@@ -85,4 +85,22 @@ def settle(store: Path, timeout: float, as_json: bool) -> None:
     emit({"settled": written}, lambda: f"{written} tags grown", as_json)
 
 
-VERBS = (check, verify, digest, settle)
+@click.command()
+@options.store
+@click.argument("dest", type=click.Path(path_type=Path))
+@options.as_json
+def backup(store: Path, dest: Path, as_json: bool) -> None:
+    """Copy the newest commit to DEST, a new store, while this one is in use."""
+    from dynfrsdb.backup import backup as copy  # needs no engine
+    from dynfrsdb_storage import Store
+
+    try:
+        with Store.open(store, writable=False) as source, progress() as show:
+            commit = copy(source, dest, show)
+    except KeyboardInterrupt:
+        raise Interrupted(f"interrupted; there is no backup at '{dest}'") from None
+    result = {"backup": str(dest), "commit": commit}
+    emit(result, lambda: properties(result), as_json)
+
+
+VERBS = (check, verify, digest, settle, backup)

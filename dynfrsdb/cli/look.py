@@ -38,7 +38,9 @@ def _info_drawing(found: dict[str, Any]) -> RenderableType:
         names = [*names[:8], f"... ({len(names)} in all; --json has them)"]
     rest = {name: value for name, value in found.items() if name not in ("settings", "readers", "files")}
     rest["files"] = {name: f"{size:,} bytes" for name, size in found["files"].items()}
-    rest["readers"] = [f"process {each['pid']}, {each['lag']} commits behind" for each in found["readers"]]
+    rest["readers"] = [
+        f"process {each['pid']}, {each['lag']} commits behind for {each['age']:.0f} s" for each in found["readers"]
+    ]
     return Group(properties(rest), Text("\nsettings", style="bold"), properties({**settings, "feature_names": names}))
 
 

@@ -201,4 +201,4 @@ class _Audit:
     def _is_newest(self) -> bool:
         """Whether nothing was committed since the snapshot: only then may unowned bytes be held against the store."""
         generation = self._snapshot.generation
-        return generation.pid == os.getpid() and generation.env.info()["last_txnid"] == self._snapshot.transaction
+        return generation.pid == os.getpid() and generation.lmdb_info()["last_txnid"] == self._snapshot.transaction

@@ -30,7 +30,7 @@ import numpy as np
 from dynfrsdb_storage import ages, layout, ledger, records
 from dynfrsdb_storage import env as lmdb_env
 from dynfrsdb_storage.directory import switch_current
-from dynfrsdb_storage.disk import disk_error, place_error, refuse_network, sync_data, sync_directory
+from dynfrsdb_storage.disk import disk_error, lengthen, place_error, refuse_network, sync_data, sync_directory
 from dynfrsdb_storage.errors import Error, StoreExists, StoreNotFound
 from dynfrsdb_storage.failpoints import failpoint
 from dynfrsdb_storage.locks import first_block
@@ -116,6 +116,7 @@ class Builder:
         self.put("meta", layout.META_FORMAT, records.frame(identity))
         self.put("meta", layout.META_SETTINGS, records.frame(self.settings))
         self.put("meta", layout.META_STATE, records.frame(self.state))
+        lengthen(self._directory / layout.DATA_FILE, (int(self._env.info()["last_pgno"]) + 1) * layout.PAGE_BYTES)
         failpoint("build-sync")
         self._writer.sync()
         try:

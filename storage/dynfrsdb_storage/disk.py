@@ -14,6 +14,7 @@ import errno
 import os
 from pathlib import Path
 
+from dynfrsdb_storage import layout
 from dynfrsdb_storage.errors import Error, ReadOnly, StoreFull, UnsupportedPlace
 
 _NETWORK = {
@@ -97,6 +98,16 @@ def keep_allocated(path: Path, end: int, size: int) -> bool:
         return bool(libc.fallocate(descriptor, _KEEP_SIZE, ctypes.c_longlong(end), ctypes.c_longlong(size)) == 0)
     finally:
         os.close(descriptor)
+
+
+def lengthen(path: Path, end: int) -> None:
+    """Let data.mdb, whose last page ends at `end`, go on for a while with zeros that take no room.
+
+    A flipped bit in a page can send LMDB up to 64 KB past that page before it notices. Within the file that is a wrong
+    record, which is found out; behind its end it is SIGBUS.
+    """
+    if path.stat().st_size < end + layout.TAIL_BYTES // 2:
+        os.truncate(path, end + layout.TAIL_BYTES)
 
 
 def is_full(path: Path) -> bool:

@@ -30,9 +30,10 @@ import lmdb
 
 from dynfrsdb_storage import env as lmdb_env
 from dynfrsdb_storage import layout, records
-from dynfrsdb_storage.disk import keep_allocated
+from dynfrsdb_storage.disk import keep_allocated, lengthen
 from dynfrsdb_storage.errors import CorruptStore, UnsupportedFormat
 from dynfrsdb_storage.failpoints import failpoint
+from dynfrsdb_storage.guard import Guard, Unsound
 from dynfrsdb_storage.locks import Lease
 from dynfrsdb_storage.pages import check_length
 from dynfrsdb_storage.rows import RowFile, RowWriter
@@ -73,6 +74,8 @@ class Generation:
         self._rows: RowFile | None = None
         self._writer: RowWriter | None = None
         self._allocated_to = 0
+        self._guard: Guard | None = None
+        self._guarding = threading.Lock()
         self._open(writable)
         try:
             self.settings, self.identity = self._read_meta()
@@ -103,7 +106,8 @@ class Generation:
         while True:
             try:
                 with self.translating(lmdb.MapFullError):
-                    self.env.reader_check()
+                    with self.gate:
+                        self.env.reader_check()
                     return self._transact_once(apply, committing)
             except lmdb.MapFullError:
                 committing(False)
@@ -117,6 +121,21 @@ class Generation:
             rows = self._rows = RowFile(self.directory / layout.ROWS_FILE, slots, self.n_features, self.store)
         return rows
 
+    def look_ahead(self, transaction: int, database: str, first: bytes, last: bytes | None) -> None:
+        """Before a reader walks over a range of a database: raise if one of its pages is damaged (guard.py)."""
+        if self.writable:
+            return
+        with self._guarding:
+            if self._guard is None:
+                self._guard = Guard(self.directory / layout.DATA_FILE)
+            try:
+                self._guard.look(transaction, database, first, last)
+            except Unsound as error:
+                raise CorruptStore(
+                    f"'{database}' in '{self.store}' is damaged ({error}); no answer was given. "
+                    f"Run 'dynfrsdb check {self.store}'"
+                ) from error
+
     def row_writer(self) -> RowWriter:
         """The writer of rows.bin; only for who holds the writer lock."""
         if self._writer is None:
@@ -129,19 +148,33 @@ class Generation:
             self.env.reader_check()
             return lmdb_env.readers(self.env)
 
+    def lmdb_info(self) -> dict[str, Any]:
+        """What LMDB says of itself; never while another thread replaces the map that this is read from."""
+        with self.gate, self.translating():
+            return dict(self.env.info())
+
     def keep_allocated(self) -> None:
-        """See to it that some 64 MB behind data.mdb belong to it; asks the disk only once per 32 MB of growth."""
+        """See to it that some 64 MB behind the last page of data.mdb belong to it (asks the disk only once per 32 MB of
+        growth), and that the file reaches some way behind that page."""
         path = self.directory / layout.DATA_FILE
-        end = path.stat().st_size
+        end = (int(self.lmdb_info()["last_pgno"]) + 1) * layout.PAGE_BYTES
+        lengthen(path, end)
         if end + layout.KEEP_ALLOCATED // 2 > self._allocated_to:
             keep_allocated(path, end, layout.KEEP_ALLOCATED)
             self._allocated_to = end + layout.KEEP_ALLOCATED
 
     def make_writable(self) -> None:
-        """Reopen a read-only env for writing."""
-        with self.gate, self._paused():
-            self.env.close()
-            self._open(writable=True)
+        """Reopen a read-only env for writing; if that may not be, it stays as it is."""
+        with self.gate:
+            if self.writable:
+                return
+            with self._paused():
+                self.env.close()
+                try:
+                    self._open(writable=True)
+                except BaseException:
+                    self._open(writable=False)
+                    raise
 
     def release(self) -> None:
         """One user less; the last one closes the generation."""
@@ -158,6 +191,8 @@ class Generation:
             self.env.close()
             if self._writer is not None:
                 self._writer.close()
+            if self._guard is not None:
+                self._guard.close()
             self._lease.release()
 
     @contextmanager
@@ -223,9 +258,8 @@ class Generation:
                 return self.env.begin(write=True)
 
     def _grow_map(self) -> None:
-        size = int(self.env.info()["map_size"])
         with self.gate, self.translating():
-            self._resize(2 * size)
+            self._resize(2 * int(self.env.info()["map_size"]))
 
     def _resize(self, size: int) -> None:
         with self._paused():
@@ -263,11 +297,16 @@ def attach(store: str, directory: Path, lease: Lease, writable: bool) -> Generat
         if found is None:
             found = _registry[key] = Generation(store, directory, key, lease, writable)
             return found
-        if writable and not found.writable:
-            found.make_writable()
         found.users += 1
         lease.release()
-        return found
+    # Not under the registry's lock: whoever takes a snapshot holds the gate first and then wants the registry.
+    if writable:
+        try:
+            found.make_writable()
+        except BaseException:
+            found.release()
+            raise
+    return found
 
 
 def share(generation: Generation) -> Generation:

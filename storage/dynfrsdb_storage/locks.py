@@ -31,11 +31,11 @@ from dynfrsdb_storage.errors import CorruptStore, Locked, ReadOnly
 from dynfrsdb_storage.layout import LOCK_BYTES, LOCK_FILE
 
 _POLL = 0.002
-_POLL_MOST = 0.05
+_POLL_MOST = 0.01
 _held: set[int] = set()
 _noting = threading.RLock()
-"""Held from the opening of a lock file until it is in `_held`: a fork by another thread waits for that, so that the
-child knows every descriptor it has to close."""
+"""Held while lock files are opened or closed and `_held` does not tell the truth: a fork by another thread waits for
+that, so that the child knows every descriptor it has to close."""
 
 
 @dataclass(frozen=True)
@@ -184,11 +184,12 @@ def _still_there(descriptor: int, store: Path) -> bool:
 
 
 def _let_go(descriptor: int) -> None:
-    _held.discard(descriptor)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
-    finally:
-        os.close(descriptor)
+    with _noting:
+        _held.discard(descriptor)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+        finally:
+            os.close(descriptor)
 
 
 def _read(descriptor: int, store: Path) -> Holder:

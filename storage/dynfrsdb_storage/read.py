@@ -171,6 +171,7 @@ class Snapshot:
 
     def confirm(self, database: str, expected: int | None = None) -> None:
         """Walk over all keys of a database and raise unless there are as many as its own count and `expected` say."""
+        self.generation.look_ahead(self._number, database, b"", None)
         walked, said = self._count_keys(database), self.count(database)
         if walked != said or expected not in (None, walked):
             raise CorruptStore(
@@ -268,6 +269,7 @@ class Snapshot:
         """All records with first <= key <= last, and one behind them if there is one."""
         after = first or b""
         inclusive = True
+        self.generation.look_ahead(self._number, database, after, last)
         while True:
             batch = self._batch(database, after, inclusive, last)
             for key, value in batch:
@@ -317,6 +319,7 @@ class Snapshot:
     def _prove_missing(self, database: str, key: bytes) -> None:
         """Raise unless a search for `key` ends between two good records that bracket it; the caller holds the lock."""
         handle = self.generation.databases[database]
+        self.generation.look_ahead(self._number, database, key, key)
         with self._live().cursor(db=handle) as cursor:
             behind = self._item(database, cursor) if cursor.set_range(key) else None
             before = self._item(database, cursor) if (cursor.last() if behind is None else cursor.prev()) else None

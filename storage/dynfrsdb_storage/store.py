@@ -61,7 +61,7 @@ class Store:
         generation = self._alive()
         if generation.pid != os.getpid():
             generation = self.current()
-        return generation.number << 48 | int(generation.env.info()["last_txnid"])
+        return generation.number << 48 | int(generation.lmdb_info()["last_txnid"])
 
     def moved(self) -> bool:
         """Whether another generation has become the live one; the next snapshot will be of it."""
@@ -91,7 +91,7 @@ class Store:
         """Sizes, readers, and what is waiting, for people."""
         with self.snapshot() as snapshot:
             generation = snapshot.generation
-            lmdb_info = generation.env.info()
+            lmdb_info = generation.lmdb_info()
             return {
                 "path": str(self.path),
                 "uuid": generation.identity["uuid"].hex(),
@@ -191,7 +191,7 @@ def _file_sizes(directory: Path) -> dict[str, int]:
 
 def _free_pages(generation: Generation, last_page: int) -> int:
     """Pages of data.mdb that hold no tree: the free ones, and those that list them."""
-    with generation.env.begin() as txn:
+    with generation.gate, generation.begin() as txn:
         stats = [generation.env.stat(), *(txn.stat(database) for database in generation.databases.values())]
     used = sum(stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"] for stat in stats)
     return int(last_page + 1 - 2 - used)

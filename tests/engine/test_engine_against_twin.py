@@ -1,7 +1,7 @@
 """The kernels against the naive twin: the same hashes, trees, statistics and answers, bit for bit.
 
 The twin is written from the definition and shares no line with the engine. Three kinds of comparison: frozen vectors of
-algorithm 1, trees grown from nasty data over the grid of settings, and histories in which samples come and go at random.
+algorithm 1, trees grown from nasty data over a grid of settings, and histories in which samples come and go at random.
 """
 
 from __future__ import annotations

@@ -22,6 +22,9 @@ import pytest
 import dynfrsdb
 from tests.reliability.workload import BATCH, add, chance, new_store, values
 
+opening: Any = dynfrsdb.open
+creating: Any = dynfrsdb.create
+"""The same functions, for calls that a type checker would refuse."""
 NAN, INF = float("nan"), float("inf")
 PEOPLE = 60
 ROW = values([1000]).tolist()
@@ -102,7 +105,7 @@ def refusal(act: Callable[[], Any]) -> str:
     return message
 
 
-def named(values: list[Any]) -> Any:
+def named(values: list[Any]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("bad", values, ids=[f"{i}-{type(value).__name__}" for i, value in enumerate(values)])
 
 
@@ -165,18 +168,18 @@ def test_paths_that_are_none_are_refused(db: dynfrsdb.Database, bad: Any) -> Non
 @pytest.mark.parametrize(
     "call",
     [
-        lambda path: dynfrsdb.open(path, "rw"),
-        lambda path: dynfrsdb.open(path, None),
-        lambda path: dynfrsdb.open(path, b"r"),
-        lambda path: dynfrsdb.open(path, settle="always"),
-        lambda path: dynfrsdb.open(path, cache_bytes=-1),
-        lambda path: dynfrsdb.open(path, cache_bytes="1 GB"),
-        lambda path: dynfrsdb.open(path, cache_bytes=True),
-        lambda path: dynfrsdb.create(path, ROW, ["no"]),
-        lambda path: dynfrsdb.create(path / "inside.forest", None, ["no"], n_features=1),
-        lambda path: dynfrsdb.create(path.parent / "new.forest", ROW, ["no"], progress="bar"),
-        lambda path: dynfrsdb.create(path.parent / "new.forest", ROW * 2, ["no", "yes"], ids=[7, 7]),
-        lambda path: dynfrsdb.create(path.parent / "new.forest", ids=[7], n_features=1, classes=["a", "b"]),
+        lambda path: opening(path, "rw"),
+        lambda path: opening(path, None),
+        lambda path: opening(path, b"r"),
+        lambda path: opening(path, settle="always"),
+        lambda path: opening(path, cache_bytes=-1),
+        lambda path: opening(path, cache_bytes="1 GB"),
+        lambda path: opening(path, cache_bytes=True),
+        lambda path: creating(path, ROW, ["no"]),
+        lambda path: creating(path / "inside.forest", None, ["no"], n_features=1),
+        lambda path: creating(path.parent / "new.forest", ROW, ["no"], progress="bar"),
+        lambda path: creating(path.parent / "new.forest", ROW * 2, ["no", "yes"], ids=[7, 7]),
+        lambda path: creating(path.parent / "new.forest", ids=[7], n_features=1, classes=["a", "b"]),
     ],
 )
 def test_opening_and_creating_refuse_what_they_do_not_know(

@@ -7,19 +7,25 @@ to read, and to leave its number in lock.mdb.
 
 from __future__ import annotations
 
+import faulthandler
 import multiprocessing
 import os
 import pickle
+import signal
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from numba.core.compiler_lock import global_compiler_lock
 
 import dynfrsdb
 from dynfrsdb.errors import ClosedStore, ReadOnly
+from dynfrsdb.gate import Gate
 from tests.reliability.workload import (
     PEOPLE,
     add,
@@ -149,6 +155,32 @@ def test_several_handles_of_one_process_share_a_store(path: Path) -> None:
     one.close()
 
 
+def test_opening_for_writing_does_not_disturb_threads_that_read(path: Path) -> None:
+    """The first handle that may write makes the process open the files again, under the feet of those who read."""
+    done = threading.Event()
+
+    def ask() -> None:
+        while not done.is_set():
+            with dynfrsdb.open(path) as db:
+                for _ in range(5):
+                    assert db.sample(0).id == 0
+                    answer(db, ROWS)
+
+    with ThreadPoolExecutor(3) as pool:
+        asking = [pool.submit(ask) for _ in range(3)]
+        try:
+            for id in range(1000, 1030):
+                with dynfrsdb.open(path, "w") as db:
+                    add(db, [id])
+                time.sleep(0.005)
+        finally:
+            done.set()
+        for task in asking:
+            task.result()
+    with dynfrsdb.open(path) as db:
+        assert living(db) == EVERYBODY | set(range(1000, 1030))
+
+
 @pytest.fixture
 def tight(store_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A store whose memory map has to grow soon."""
@@ -256,6 +288,69 @@ def test_a_forked_child_follows_and_writes_through_an_environment_of_its_own(pat
         assert traces(path, [1, 2, 3]) == []
 
 
+@contextmanager
+def another_thread(inside: AbstractContextManager[object], seconds: float) -> Iterator[None]:
+    """While this lasts, or for some seconds, another thread is inside a block."""
+    ready, leave = threading.Event(), threading.Event()
+
+    def stay() -> None:
+        with inside:
+            ready.set()
+            leave.wait(seconds)
+
+    thread = threading.Thread(target=stay)
+    thread.start()
+    ready.wait()
+    yield
+    leave.set()
+    thread.join()
+
+
+def test_a_child_does_not_wait_for_a_thread_that_only_its_parent_has(path: Path) -> None:
+    with dynfrsdb.open(path, "w") as db:
+        expected = answer(db)
+
+        def child() -> None:
+            faulthandler.dump_traceback_later(20, exit=True)
+            assert answer(db) == expected
+            db.remove([1], timeout=1)
+
+        with another_thread(db._gate.alone(), 60), another_thread(db._writing, 60):
+            assert in_child(child) == 0
+        assert 1 not in db
+
+
+def test_a_fork_waits_for_a_kernel_that_is_being_compiled(path: Path) -> None:
+    """Half a compilation is of no use to the child, and numba's lock would stay locked in it for ever."""
+
+    def child() -> None:
+        assert global_compiler_lock._lock.acquire(timeout=5)
+
+    with another_thread(global_compiler_lock, 0.3):
+        assert in_child(child) == 0
+
+
+def test_an_interrupt_while_waiting_for_the_working_set_does_not_lock_others_out() -> None:
+    gate = Gate()
+
+    def interrupt(*_: object) -> None:
+        raise InterruptedError
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        with another_thread(gate.shared(), 60):
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
+            with pytest.raises(InterruptedError), gate.alone():
+                pass
+
+            with another_thread(gate.shared(), 0.0):
+                pass
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    with gate.alone(), gate.shared():
+        pass
+
+
 def test_a_snapshot_of_the_parent_is_not_the_childs(path: Path) -> None:
     with dynfrsdb.open(path) as db, db.snapshot() as pinned:
 
@@ -326,8 +421,9 @@ def test_a_reader_needs_write_permission_to_nothing_but_lock_mdb(path: Path) -> 
                 assert answer(reader) == expected
                 assert living(reader) == EVERYBODY - set(range(0, 40, 2))
                 assert reader.check().problems == ()
-            with pytest.raises(ReadOnly), dynfrsdb.open(path, "w") as writer:
-                writer.remove([1])
+                with pytest.raises(ReadOnly), dynfrsdb.open(path, "w") as writer:
+                    writer.remove([1])
+                assert answer(reader) == expected
 
         assert as_nobody(read) == 0
         assert 1 in db

@@ -22,6 +22,7 @@ import dynfrsdb
 from tests.reliability.workload import (
     BATCH,
     KILLED,
+    LENGTH,
     PEOPLE,
     Child,
     Story,
@@ -38,7 +39,7 @@ from tests.reliability.workload import (
     warm,
 )
 
-RANDOM_KILLS = 40
+RANDOM_KILLS = 40 * LENGTH
 Act = Callable[[Worker], object]
 
 
@@ -215,7 +216,7 @@ def work_for_ever(path: Path, live: set[int], seed: int, tell: Tell) -> None:
         worker.step()
 
 
-def test_forty_deaths_at_random_moments_lose_nothing(store_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deaths_at_random_moments_lose_nothing(store_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One store goes through all of them, with the same readers, so damage could also add up."""
     monkeypatch.setattr("dynfrsdb.database.SMALL", 20)  # larger tags are left to readers and to the settling thread
     dice = chance("random kills")

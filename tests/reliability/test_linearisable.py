@@ -25,6 +25,7 @@ import pytest
 import dynfrsdb
 from tests.reliability.workload import (
     BATCH,
+    LENGTH,
     PEOPLE,
     Child,
     Tell,
@@ -37,7 +38,7 @@ from tests.reliability.workload import (
     warm,
 )
 
-SECONDS = 15.0
+SECONDS = 15.0 * LENGTH
 READERS = 3
 Note = tuple[int, str, int]
 
@@ -91,14 +92,19 @@ class Writer:
         self._tell({"commit": commit, "answer": answer(self._db)})
 
 
+def newest(db: dynfrsdb.Database) -> int:
+    """The number of the newest commit; unlike `refresh`, this does not move the handle there."""
+    with db.snapshot() as pinned:
+        return pinned.commit
+
+
 def read(path: Path, cache_bytes: int, seconds: float, tell: Tell) -> None:
     """Ask for a while, in every way there is; tell (newest before, answer, newest after)."""
     deadline = time.monotonic() + seconds
     with dynfrsdb.open(path, cache_bytes=cache_bytes) as db:
         notes: list[Note] = []
         while time.monotonic() < deadline:
-            before = db.refresh()
-            notes.append((before, answer(db), db.refresh()))
+            notes.append((newest(db), answer(db), newest(db)))
             with db.snapshot() as pinned:
                 notes.append((pinned.commit, answer(pinned), pinned.commit))
             answer(db, BATCH[:3])

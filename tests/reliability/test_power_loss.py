@@ -116,9 +116,7 @@ def test_a_disk_that_forgets_what_was_synced_is_noticed(shim: Path, store_dir: P
     disk.mkdir()
     events = record(shim, disk, dice.randrange(1 << 30), 10)
     first = next(i for i, words in enumerate(told(events)) if words and "created" in words)
-    forgetful = events[: first + 1] + [
-        event for event in events[first + 1 :] if event.kind != "S" and event.other != 1
-    ]
+    forgetful = events[: first + 1] + [event for event in events[first + 1 :] if event.kind != "S" and event.other != 1]
 
     violations = 0
     for left, story in states(forgetful, [len(forgetful)] * 10, store_dir, dice):

@@ -42,7 +42,9 @@ FEATURES = 4
 PEOPLE = 240
 TREES = 20
 KILLED = -signal.SIGKILL
-PATIENCE = 60.0
+LENGTH = max(1, int(os.environ.get("DYNFRSDB_SOAK") or 1))
+"""How many times as long as in CI the random tests run: more kills, more minutes."""
+PATIENCE = 60.0 + 30.0 * LENGTH
 """Seconds after which a child that should long have ended counts as hung."""
 Floats = npt.NDArray[np.float32]
 Tell = Callable[[dict[str, Any]], None]
@@ -243,6 +245,7 @@ class Story:
         self.unsure: tuple[set[int], set[int]] | None = None
         """What (comes, goes) with a transaction that was begun and never acknowledged."""
         self.gone: set[int] = set()
+        """Who was removed, or never came to live: in the end no row of theirs may be left."""
         self.acknowledged = 0
 
     def hear(self, said: dict[str, Any]) -> None:
@@ -260,7 +263,9 @@ class Story:
         if found != self.live and self.unsure is not None:
             self._happened()
         assert found == self.live
-        self.unsure = None
+        if self.unsure is not None:
+            self.gone |= self.unsure[0] - self.live
+            self.unsure = None
 
     def _happened(self) -> None:
         assert self.unsure is not None
