@@ -231,9 +231,6 @@ def test_settling_writes_what_queries_grew_in_memory(path: Path) -> None:
         assert db.check()
 
 
-@pytest.mark.xfail(
-    raises=dynfrsdb.CorruptStore, reason="Forest._load_list puts back a slot that came and went within the transaction"
-)
 def test_a_sample_that_comes_and_goes_in_one_transaction_leaves_a_long_leaf_as_it_was(store_dir: Path) -> None:
     rows, labels = np.arange(40.0).reshape(20, 2), [0] * 20
     with dynfrsdb.create(

@@ -178,8 +178,11 @@ class Forest:
         edits = self.w.edits[: self.w.top[EDITS]]
         mine = edits[(edits["row"] == row) & (edits["tree"] == tree) & (edits["path"] == path)]
         slots = self.source.long_list(tree, path)
-        slots = np.concatenate([np.setdiff1d(slots, mine["slot"][mine["sign"] < 0]), mine["slot"][mine["sign"] > 0]])
-        slots = np.sort(slots).astype(np.uint32)
+        stays = dict(
+            zip(mine["slot"].tolist(), (mine["sign"] > 0).tolist(), strict=True)
+        )  # the last edit of a slot counts
+        entering = np.array([slot for slot, inside in stays.items() if inside], np.uint32)
+        slots = np.sort(np.concatenate([np.setdiff1d(slots, mine["slot"]), entering])).astype(np.uint32)
         if slots.size != self.w.stats.head[row]["n"]:
             raise Damaged(
                 tree, path, f"has a list of {slots.size} samples where {self.w.stats.head[row]['n']} are expected"

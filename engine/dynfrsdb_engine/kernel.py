@@ -34,6 +34,8 @@ def cache_directory() -> Path:
 
 
 def _writable(directory: Path) -> bool:
+    if not directory.is_absolute():
+        return False  # there is no home directory to be found
     try:
         directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=directory):

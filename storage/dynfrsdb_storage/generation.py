@@ -204,6 +204,10 @@ class Generation:
             if isinstance(error, but):
                 raise
             raise lmdb_env.translate(error, self.store) from error
+        except SystemError as error:  # what py-lmdb makes of an error while it puts a cursor back after a deletion
+            if not isinstance(error.__cause__, lmdb.Error):
+                raise
+            raise lmdb_env.translate(error.__cause__, self.store) from error
 
     def _open(self, writable: bool) -> None:
         check_length(self.directory / layout.DATA_FILE, self.store)

@@ -9,7 +9,8 @@ what every sound page fulfils:
     its own number in its header; a branch above the tree's depth, a leaf at it
     16 <= lower <= upper <= page size; at least one record
     each record within the page, and all of them together exactly what lies behind `upper`
-    keys of a branch ascending; a large value no longer than its pages
+    keys ascending, and between those that the branch above has for this page and the next; a large value no longer
+    than its pages
 
 The way starts at the meta page of the snapshot's own transaction. LMDB keeps the last two; for an older snapshot there
 is nothing to start from, and nothing is looked at. What was looked at is remembered as long as the transaction stays
@@ -22,6 +23,7 @@ import os
 import struct
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from dynfrsdb_storage.layout import PAGE_BYTES, PAGE_HEADER
@@ -37,6 +39,7 @@ _TRANSIENT = 0xC010
 """Flags of a page in memory, which mean nothing on disk."""
 
 Branch = tuple[list[bytes], list[int]]
+Range = tuple[bytes, bytes | None]
 
 
 class Unsound(Exception):
@@ -45,13 +48,14 @@ class Unsound(Exception):
 
 @dataclass
 class Known:
-    """What was looked at in one transaction: roots and depths by database, branches by page, leaves."""
+    """What was looked at in one transaction: roots and depths by database, branches and leaves by page."""
 
     transaction: int
     last_page: int
     trees: dict[bytes, tuple[int, int]]
     branches: dict[int, Branch] = field(default_factory=dict)
-    leaves: set[int] = field(default_factory=set)
+    leaves: dict[int, list[bytes]] = field(default_factory=dict)
+    """The first and the last key of each."""
 
 
 class Guard:
@@ -73,7 +77,7 @@ class Guard:
         if known is not None:
             root, depth = known.trees.get(database.encode(), (_NO_PAGE, 0))
             if root != _NO_PAGE:
-                self._visit(known, root, depth, first, last)
+                self._visit(known, root, depth, (first, last), (b"", None))
 
     def _begin(self, transaction: int) -> Known | None:
         for number in (0, 1):
@@ -96,39 +100,44 @@ class Guard:
                 trees[key] = tree[7], tree[2]
         return trees
 
-    def _visit(self, known: Known, number: int, levels: int, first: bytes, last: bytes | None) -> None:
+    def _visit(self, known: Known, number: int, levels: int, wanted: Range, bounds: Range) -> None:
+        """Look at a page, whose keys must lie within `bounds`, and at what is below it and near `wanted`."""
         if levels <= 1:
             if number not in known.leaves:
-                self._check_leaf(known, number)
-                known.leaves.add(number)
+                known.leaves[number] = self._leaf(known, number)
+            _refuse_outside(known.leaves[number], bounds, number)
             return
         if number not in known.branches:
             known.branches[number] = self._branch(known, number)
         keys, children = known.branches[number]
-        begin = max(bisect_right(keys, first) - 2, 0)
-        end = len(children) if last is None else bisect_right(keys, last) + 1
-        for child in children[begin:end]:
-            self._visit(known, child, levels - 1, first, last)
+        _refuse_outside(keys[1:], bounds, number)
+        begin = max(bisect_right(keys, wanted[0]) - 2, 0)
+        end = len(children) if wanted[1] is None else min(bisect_right(keys, wanted[1]) + 1, len(children))
+        edges: list[bytes | None] = [bounds[0], *keys[1:], bounds[1]]
+        for i in range(begin, end):
+            self._visit(known, children[i], levels - 1, wanted, (edges[i] or b"", edges[i + 1]))
 
     def _branch(self, known: Known, number: int) -> Branch:
         page = self._page(number, known.last_page)
         if not page[10] & _BRANCH:
             raise Unsound(f"page {number} is no branch")
         keys, children = [], []
-        for at, key, size, flags in _records(page, number):
+        for at, key, _, flags in _records(page, number):
             low, high, _, _ = _NODE.unpack_from(page, at - len(key) - _NODE.size)
             keys.append(key)
             children.append(low | high << 16 | flags << 32)
         keys[0] = b""
-        if any(a >= b for a, b in zip(keys[1:], keys[2:], strict=False)):
+        if any(a >= b for a, b in pairwise(keys)):
             raise Unsound(f"the keys of page {number} do not ascend")
         return keys, children
 
-    def _check_leaf(self, known: Known, number: int) -> None:
+    def _leaf(self, known: Known, number: int) -> list[bytes]:
         page = self._page(number, known.last_page)
         if not page[10] & _LEAF:
             raise Unsound(f"page {number} is no leaf")
-        for at, _, size, flags in _records(page, number):
+        keys = []
+        for at, key, size, flags in _records(page, number):
+            keys.append(key)
             if flags & _BIG:
                 there = int.from_bytes(page[at : at + 8], "little")
                 if there > known.last_page:
@@ -136,6 +145,9 @@ class Guard:
                 pages = int.from_bytes(os.pread(self._descriptor, 16, there * PAGE_BYTES)[12:16], "little")
                 if size > pages * PAGE_BYTES - PAGE_HEADER or there + pages - 1 > known.last_page:
                     raise Unsound(f"a record of page {number} is longer than its pages")
+        if any(a >= b for a, b in pairwise(keys)):
+            raise Unsound(f"the keys of page {number} do not ascend")
+        return [keys[0], keys[-1]]
 
     def _page(self, number: int, last_page: int) -> bytes:
         """A tree page, if its header can be right."""
@@ -146,10 +158,17 @@ class Guard:
         if (
             own != number
             or flags & ~_TRANSIENT not in (_BRANCH, _LEAF)
+            or lower % 2
             or not PAGE_HEADER < lower <= upper <= PAGE_BYTES
         ):
             raise Unsound(f"page {number} has a bad header")
         return page
+
+
+def _refuse_outside(keys: list[bytes], bounds: Range, number: int) -> None:
+    low, high = bounds
+    if keys and (keys[0] < low or (high is not None and keys[-1] >= high)):
+        raise Unsound(f"page {number} is not where its keys belong")
 
 
 def _records(page: bytes, number: int) -> list[tuple[int, bytes, int, int]]:

@@ -22,6 +22,7 @@ A snapshot is for one thread at a time.
 import os
 import threading
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from types import TracebackType
 from typing import Any
 
@@ -299,22 +300,25 @@ class Snapshot:
         return batch
 
     def _item(self, database: str, cursor: lmdb.Cursor) -> tuple[bytes, bytes]:
-        """The record under a cursor. A place in a damaged page that is no record gives itself away by its key; its value
-        must not be asked for, because py-lmdb would touch all of it."""
+        """The record under a cursor. A place in a damaged page that is no record gives itself away by its key; its
+        value must not be asked for, because py-lmdb would touch all of it."""
         key = cursor.key()
         if not 0 < len(key) <= _LONGEST_KEY:
             raise self._misled(database)
         return bytes(key), bytes(cursor.value())
 
     def _count_keys(self, database: str) -> int:
-        """How many keys there are, by walking over them."""
+        """How many keys there are, by walking over them; they must ascend."""
         self._check_process()
         with self._lock:
             try:
                 with self._live().cursor(db=self.generation.databases[database]) as cursor:
-                    return sum(1 for _ in cursor.iternext(keys=True, values=False))
+                    keys = [bytes(key) for key in cursor.iternext(keys=True, values=False)]
             except lmdb.Error as error:
                 raise translate(error, self.generation.store) from error
+        if any(a >= b for a, b in pairwise(keys)):
+            raise self._misled(database)
+        return len(keys)
 
     def _prove_missing(self, database: str, key: bytes) -> None:
         """Raise unless a search for `key` ends between two good records that bracket it; the caller holds the lock."""

@@ -272,6 +272,24 @@ def test_a_range_moves_when_the_last_sample_at_its_end_goes_and_not_before() -> 
     assert_exact(forest)
 
 
+@pytest.mark.parametrize("id", [0, 21])
+def test_a_range_that_does_not_move_needs_no_look_at_the_samples_below(
+    id: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forest = planted(range_settings(), RANGE)
+
+    def refuse(*place: int) -> Any:
+        raise AssertionError(f"looked below {place}")
+
+    monkeypatch.setattr(forest.shelf, "below", refuse)
+    monkeypatch.setattr(forest.shelf, "long_list", refuse)
+    forest.change([id], [])
+    forest.change([], [naive.Sample(50, RANGE[id].x, RANGE[id].y)])
+
+    monkeypatch.undo()
+    assert_exact(forest)
+
+
 def test_a_value_outside_moves_the_range_and_one_at_its_end_does_not() -> None:
     forest = planted(range_settings(), RANGE[2:-2])
     seen = []

@@ -17,8 +17,8 @@ meta pages) is durable by itself and brings nothing else along.
 Run as a program, this module is the recorded workload: it creates a store and changes it, and tells about each step in
 the file `told`, which is recorded like all others. So the log itself says what was acknowledged when.
 
-Not modelled: stores through a memory map. LMDB makes them to lock.mdb only, which is left out: after a power loss nobody
-holds a lock.
+Not modelled: stores through a memory map. LMDB makes them to lock.mdb only, which is left out: after a power loss
+nobody holds a lock.
 """
 
 from __future__ import annotations

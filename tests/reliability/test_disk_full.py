@@ -72,6 +72,15 @@ def many(count: int, first: int = 10_000) -> range:
     return range(first, first + count)
 
 
+def remove_with_much_else(db: dynfrsdb.Database, id: int) -> None:
+    """A transaction that adds rows, removes one, and writes 100 MB of records, more than the disk can take."""
+    with db.transaction() as txn:
+        add(txn, many(200))
+        txn.remove([id])
+        assert txn._session is not None
+        txn._session.put_many("queue", [(layout.sequence_key(i), bytes(4000)) for i in range(25_000)])
+
+
 class Facts:
     """What must be the same after a change that was refused."""
 
@@ -130,17 +139,13 @@ def test_an_addition_that_finds_no_room_for_rows_changes_nothing(disk: Path) -> 
 
 
 def test_a_change_that_finds_no_room_for_records_changes_nothing(disk: Path) -> None:
-    """The reservation is there and the rows fit; the trees do not."""
     with dynfrsdb.open(new_store(disk / "people.forest"), "w", settle=None) as db:
         add(db, [5000])
         before = Facts(db)
         fill_up(disk)
 
-        refusal = pytest.raises(dynfrsdb.StoreFull, match=r"no room left for .*; nothing was changed\. Make room")
-        with refusal, db.transaction() as txn:
-            add(txn, many(200))
-            assert txn._session is not None
-            txn._session.put_many("queue", [(layout.sequence_key(i), bytes(4000)) for i in range(25_000)])
+        with pytest.raises(dynfrsdb.StoreFull, match=r"no room left for .*; nothing was changed\. Make room"):
+            remove_with_much_else(db, 7)
         assert Facts(db) == before
         assert not db.check().problems
 
@@ -166,10 +171,8 @@ def test_a_disk_that_fills_up_while_the_map_grows_changes_nothing(disk: Path) ->
 
         failpoints.hook = hook
         try:
-            with pytest.raises(dynfrsdb.StoreFull, match="nothing was changed"), db.transaction() as txn:
-                txn.remove([3])
-                assert txn._session is not None
-                txn._session.put_many("queue", [(layout.sequence_key(i), bytes(4000)) for i in range(25_000)])
+            with pytest.raises(dynfrsdb.StoreFull, match="nothing was changed"):
+                remove_with_much_else(db, 3)
         finally:
             failpoints.hook = None
         assert grown

@@ -15,6 +15,7 @@ pipe, what it is about to do and then what it has a receipt for:
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import random
@@ -50,11 +51,16 @@ Floats = npt.NDArray[np.float32]
 Tell = Callable[[dict[str, Any]], None]
 
 
+@cache
+def seed() -> int:
+    """The seed of this run: DYNFRSDB_SEED, or a new one."""
+    return int(os.environ.get("DYNFRSDB_SEED") or secrets.randbelow(1 << 32))
+
+
 def chance(name: str) -> random.Random:
-    """A generator for one test. Its seed is printed, and taken from DYNFRSDB_SEED if that is set."""
-    seed = int(os.environ.get("DYNFRSDB_SEED") or secrets.randbelow(1 << 32))
-    print(f"{name}: repeat with DYNFRSDB_SEED={seed}", flush=True)
-    return random.Random(f"{name} {seed}")
+    """A generator for one test; says how to repeat it."""
+    print(f"{name}: repeat with DYNFRSDB_SEED={seed()}", flush=True)
+    return random.Random(f"{name} {seed()}")
 
 
 def values(ids: Iterable[int]) -> Floats:
@@ -144,6 +150,7 @@ class Child:
         sys.stdout.flush()
         self.pid = os.fork()
         if not self.pid:
+            _die_with_parent()
             os.close(ours)
             _work(work, theirs)
         os.close(theirs)
@@ -187,6 +194,12 @@ class Child:
         self.kill()
         self.end()
         self._pipe.close()
+
+
+def _die_with_parent() -> None:
+    """Nobody is left working when a test run is killed."""
+    pr_set_pdeathsig = 1
+    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
 
 
 def _work(work: Callable[[Tell], object], pipe: int) -> None:
