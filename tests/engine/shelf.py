@@ -1,7 +1,7 @@
 """A forest whose records live in a dict: the engine's own test bed, without a store.
 
-`Shelf` is a `Source` and takes what a commit would write, so that changes go through records again and again, as they do
-on disk.
+`Shelf` is a `Source` and takes what a commit would write, so that changes go through records again and again, as they
+do on disk.
 """
 
 from __future__ import annotations
