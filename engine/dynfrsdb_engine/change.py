@@ -51,6 +51,7 @@ from dynfrsdb_engine.recount import (
     recount_target,
     samples_below,
 )
+from dynfrsdb_engine.reference import refer
 from dynfrsdb_engine.rows import Rows
 from dynfrsdb_engine.score import best_split
 from dynfrsdb_engine.search import pure
@@ -306,6 +307,7 @@ def change(
 
     Items that need something end on `stacks[1]`. On MISPLACED or ROTTEN the item is on top of `stacks[0]`.
     """
+    spec, w, rows, ops, bench = refer(spec), refer(w), refer(rows), refer(ops), refer(bench)
     items, waiting = stacks
     while fill[0] > 0:
         fill[0] -= 1

@@ -24,6 +24,7 @@ from dynfrsdb_engine.records import (
     pack_split,
     split_room,
 )
+from dynfrsdb_engine.reference import refer
 from dynfrsdb_engine.spec import Spec
 from dynfrsdb_engine.unaligned import put16, put32, put64, put_float
 from dynfrsdb_engine.working import (
@@ -91,6 +92,7 @@ def pack_node(spec: Spec, w: Working, row: int, out: npt.NDArray[np.uint8], at: 
 @kernel
 def pack_dirty(spec: Spec, w: Working, sink: Sink) -> None:
     """Write all dirty lines as records; a fresh long list is named by its place in `lists`."""
+    spec, w, sink = refer(spec), refer(w), refer(sink)
     for i in range(w.top[DIRTY_NODES]):
         row = np.int64(w.dirty_nodes[i])
         node = w.nodes[row]
@@ -135,6 +137,7 @@ def forget_notes(w: Working) -> None:
 @kernel
 def mark_clean(w: Working) -> None:
     """After a commit: memory and disk agree."""
+    w = refer(w)
     for i in range(w.top[DIRTY_NODES]):
         row = np.int64(w.dirty_nodes[i])
         w.nodes[row].dirty = 0
@@ -147,6 +150,7 @@ def mark_clean(w: Working) -> None:
 @kernel
 def drop_point(w: Working, at: int) -> None:
     """Let go of everything at and below a point; it is missing afterwards."""
+    w = refer(w)
     free_below(w, at)
     w.points[at].feature = MISSING
     w.points[at].owner = NOBODY
@@ -155,6 +159,7 @@ def drop_point(w: Working, at: int) -> None:
 @kernel
 def drop_dirty(w: Working) -> None:
     """After a rollback: let go of every line that differs from the disk. `roots` must be read again by the caller."""
+    w = refer(w)
     for i in range(w.top[DIRTY_NODES]):
         row = np.int64(w.dirty_nodes[i])
         if w.nodes[row].kind != 0 and w.nodes[row].dirty:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dynfrsdb_engine.kernel import inner, kernel
+from dynfrsdb_engine.reference import refer
 from dynfrsdb_engine.rows import Rows, intact
 from dynfrsdb_engine.slots import sort
 from dynfrsdb_engine.spec import Spec
@@ -26,6 +27,7 @@ class NotSettled(Exception):
 @kernel
 def list_points(w: Working, root: int, order: npt.NDArray[np.int32], parents: npt.NDArray[np.int32]) -> int:
     """Points of a tree in pre-order, each with the place of its parent; returns how many, or NOT_SETTLED."""
+    w = refer(w)
     stack = np.empty((256, 2), np.int32)
     stack[0, 0], stack[0, 1], height, n = root, -1, 1, 0
     while height > 0:
@@ -48,6 +50,7 @@ def sum_counts(
     spec: Spec, w: Working, order: npt.NDArray[np.int32], parents: npt.NDArray[np.int32], counts: npt.NDArray[np.int64]
 ) -> None:
     """Counts of every point (n in the last column), summed up from the leaves."""
+    spec, w = refer(spec), refer(w)
     last = counts.shape[1] - 1
     for i in range(order.size - 1, -1, -1):
         point = w.points[order[i]]
@@ -94,6 +97,7 @@ def write_tree(
     out: npt.NDArray[np.uint8],
 ) -> int:
     """Write the tree's bytes; returns how many, or BAD_SLOT."""
+    spec, w, rows = refer(spec), refer(w), refer(rows)
     at, bucket, used = 0, np.int64(NOBODY), 0
     ids = np.empty(counts[0, counts.shape[1] - 1], np.uint64)
     for i in range(order.size):

@@ -35,6 +35,7 @@ from dynfrsdb_engine.records import (
     unpack_split,
 )
 from dynfrsdb_engine.recount import copy_candidate
+from dynfrsdb_engine.reference import refer
 from dynfrsdb_engine.scan import FOUND_MISSING, note_found
 from dynfrsdb_engine.slots import copy
 from dynfrsdb_engine.spec import Spec
@@ -92,6 +93,7 @@ def renew(
 
     Returns (what became of the last record looked at, its index, how many were noted).
     """
+    spec, w = refer(spec), refer(w)
     count = ZERO
     for i in range(records.size):
         record = records[i]
@@ -124,6 +126,7 @@ def renew(
 @kernel
 def drop_unlisted_tags(w: Working) -> None:
     """Let go of tags whose list is only on disk: somebody else may have grown them, and then it is there no more."""
+    w = refer(w)
     for row in range(w.top[TOP_NODE]):
         if w.nodes[row].kind == TAG and w.nodes[row].list_at < 0:
             drop_point(w, w.nodes[row].point)
@@ -132,6 +135,7 @@ def drop_unlisted_tags(w: Working) -> None:
 @kernel
 def mark_used(w: Working) -> None:
     """A node was used when something below it was."""
+    w = refer(w)
     for row in range(w.top[TOP_BUCKET]):
         if w.buckets[row].kind:
             climb(w, w.buckets[row].parent, w.buckets[row].used)
@@ -214,6 +218,7 @@ def copy_node(old: Working, new: Working, at: int, to: int, parent: int) -> int:
 @kernel
 def compact(spec: Spec, old: Working, new: Working, oldest: int) -> None:
     """Copy everything that was used since `oldest` into the empty working set `new`, which has room for all of it."""
+    spec, old, new = refer(spec), refer(old), refer(new)
     stack = np.empty((128, 3), np.int64)
     for t in range(spec.trees):
         new.roots[t] = old.roots[t]
@@ -243,6 +248,7 @@ def compact(spec: Spec, old: Working, new: Working, oldest: int) -> None:
 @kernel
 def sample_uses(w: Working, sample: npt.NDArray[np.int64]) -> int:
     """Fill `sample` with times of use of buckets and long lists, spread over all; returns how many."""
+    w = refer(w)
     count = ZERO
     lines = w.top[TOP_BUCKET] + w.top[TOP_NODE]
     stride = max(1, lines // sample.size)

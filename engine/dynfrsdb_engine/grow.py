@@ -38,6 +38,7 @@ from dynfrsdb_engine.records import (
     pack_split,
     split_room,
 )
+from dynfrsdb_engine.reference import refer
 from dynfrsdb_engine.rows import Rows, gather
 from dynfrsdb_engine.search import Scratch, Stats, count_totals, make_scratch, make_stats, pure, search
 from dynfrsdb_engine.spec import Spec
@@ -268,6 +269,8 @@ def grow(
     scratch: Scratch,
 ) -> int:
     """Work off the stack of items; FULL asks for a larger sink and to be called again."""
+    spec, samples, queries = refer(spec), refer(samples), refer(queries)
+    sink, stats, scratch = refer(sink), refer(stats), refer(scratch)
     room = max(split_room(spec), bucket_room(spec.bucket))
     while sink.fill[2] > 0:
         if sink.fill[0] + room > sink.data.size or sink.fill[1] == sink.records.size:

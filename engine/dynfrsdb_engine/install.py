@@ -26,6 +26,7 @@ from dynfrsdb_engine.records import (
     TAG,
     unpack_split,
 )
+from dynfrsdb_engine.reference import refer
 from dynfrsdb_engine.spec import Spec
 from dynfrsdb_engine.unaligned import get16, get32, get64, get_float
 from dynfrsdb_engine.working import (
@@ -208,6 +209,7 @@ def install(
 
     `grown` records replace a tag, the others what is missing. One whose place is taken, or lies below a node that the
     open transaction made void, is passed over. `changed` marks what is brought in as to be written."""
+    spec, w = refer(spec), refer(w)
     for i in range(records.size):
         record = records[i]
         at, parent = locate(w, record.tree, record.path, depth_of(record.path))
@@ -251,6 +253,7 @@ def install(
 @kernel
 def keep_list(w: Working, row: int, slots: npt.NDArray[np.uint32]) -> None:
     """Put a long list into memory."""
+    w = refer(w)
     at = w.top[TOP_LIST]
     for i in range(slots.size):
         w.lists[at + i] = slots[i]

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dynfrsdb_engine.kernel import inner, kernel
+from dynfrsdb_engine.reference import refer
 from dynfrsdb_engine.spec import Spec
 from dynfrsdb_engine.working import CLOCK, LEAF_POINT, TAGGED, Working
 
@@ -76,6 +77,7 @@ def predict(
     What did is in `needs` then, as far as there is room, and counts[0] says how many: a missing record once a call
     (counts[1] is the call's own number), a tag for every row that meets it. With `track`, what is used is noted.
     """
+    spec, w = refer(spec), refer(w)
     counts[0] = 0
     holding, failed = 0, 0
     for i in range(X.shape[0]):

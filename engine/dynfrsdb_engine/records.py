@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from dynfrsdb_engine.hashing import step, thresholds
 from dynfrsdb_engine.kernel import inner, kernel
+from dynfrsdb_engine.reference import refer
 from dynfrsdb_engine.search import Stats, zero
 from dynfrsdb_engine.spec import Spec
 from dynfrsdb_engine.unaligned import (
@@ -51,6 +52,7 @@ LEAF_MARK = np.int64(0xFFFF)
 @kernel
 def split_room(spec: Spec) -> int:
     """The most bytes that a split record can take."""
+    spec = refer(spec)
     totals = 8 * max(spec.totals, 6)
     candidate = 19 + spec.thresholds * (4 * spec.columns if spec.classes else 12)
     return SPLIT_HEADER + totals + spec.candidates * candidate + 2 + 6 * spec.features
@@ -291,6 +293,7 @@ def unpack_constants(spec: Spec, data: Bytes, at: int, stats: Stats, row: int, b
 @kernel
 def unpack_split(spec: Spec, tree: int, path: np.uint64, data: Bytes, at: int, stats: Stats, row: int) -> None:
     """Read the statistics of a split record into line `row`."""
+    spec, stats = refer(spec), refer(stats)
     head = stats.head[row]
     head.n, head.n_left = get32(data, at + 4), get32(data, at + 32)
     head.m, head.best, head.cut = get16(data, at + 2), get16(data, at + 42), np.int64(data[at + 44])

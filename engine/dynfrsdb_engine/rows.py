@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from dynfrsdb_engine.hashing import mix
 from dynfrsdb_engine.kernel import inner, kernel
+from dynfrsdb_engine.reference import refer
 
 FIRST_FEATURE = 6
 """Index of a slot's first feature among its float32 words."""
@@ -51,6 +52,7 @@ def gather(
     rows: Rows, slots: npt.NDArray[np.uint32], columns: npt.NDArray[np.float32], targets: npt.NDArray[np.int64]
 ) -> int:
     """Copy features (one line per feature) and targets of `slots`; returns the first bad slot's index, or -1."""
+    rows = refer(rows)
     d = columns.shape[0]
     for i in range(slots.size):
         slot = np.int64(slots[i])
@@ -71,6 +73,7 @@ def gather_rows(
     ids: npt.NDArray[np.uint64],
 ) -> int:
     """As `gather`, with one line per sample and the ids."""
+    rows = refer(rows)
     d = lines.shape[1]
     for i in range(slots.size):
         slot = np.int64(slots[i])

@@ -9,6 +9,7 @@ from dynfrsdb_engine.grow import depth_of
 from dynfrsdb_engine.install import expected
 from dynfrsdb_engine.kernel import inner, kernel
 from dynfrsdb_engine.records import LEFT_TAGS, RIGHT_TAGS, TAG
+from dynfrsdb_engine.reference import refer
 from dynfrsdb_engine.spec import Spec
 from dynfrsdb_engine.working import (
     DIRTY_BUCKETS,
@@ -43,6 +44,7 @@ def scan_tree(
 
     With `tags_only` it goes only where a tag is known to be. Returns the number of findings, which may be more than
     fit."""
+    w = refer(w)
     stack, paths = np.empty(128, np.int32), np.empty(128, np.uint64)
     stack[0], paths[0], height = root, path, 1
     while height > 0:
@@ -69,6 +71,7 @@ def scan_tree(
 @kernel
 def scan_tags(spec: Spec, w: Working, found: npt.NDArray[np.void]) -> int:
     """Find all tags of the forest, and what is missing on the way to one."""
+    spec, w = refer(spec), refer(w)
     count = ZERO
     for t in range(spec.trees):
         if w.roots[t].tags:
@@ -79,6 +82,7 @@ def scan_tags(spec: Spec, w: Working, found: npt.NDArray[np.void]) -> int:
 @kernel
 def scan_dirty_tags(w: Working, limit: int, found: npt.NDArray[np.void]) -> int:
     """Find the tags that the open transaction made or changed, with at most `limit` samples."""
+    w = refer(w)
     count = ZERO
     for i in range(w.top[DIRTY_NODES]):
         row = w.dirty_nodes[i]
@@ -97,6 +101,7 @@ def expected_sizes(
     w: Working, trees: npt.NDArray[np.int64], paths: npt.NDArray[np.uint64], sizes: npt.NDArray[np.int64]
 ) -> None:
     """How many samples each missing node must have, as its parent says; -1 if its parent is not in memory."""
+    w = refer(w)
     for i in range(trees.size):
         at, parent = locate(w, trees[i], paths[i], depth_of(paths[i]))
         sizes[i] = expected(w, trees[i], paths[i], parent)[1] if at >= 0 else -1

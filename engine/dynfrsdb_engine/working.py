@@ -29,6 +29,7 @@ import numpy.typing as npt
 
 from dynfrsdb_engine.kernel import inner, kernel
 from dynfrsdb_engine.records import LEFT_TAGS, RIGHT_TAGS
+from dynfrsdb_engine.reference import refer
 from dynfrsdb_engine.search import Stats, make_stats
 from dynfrsdb_engine.spec import Spec
 
@@ -288,6 +289,7 @@ def lower_tags(w: Working, tree: int, path: np.uint64, parent: int) -> None:
 @kernel
 def locate(w: Working, tree: int, path: np.uint64, depth: int) -> tuple[int, int]:
     """The point of a node and its parent's line in `nodes`; (-1, -1) if an ancestor is not a split in memory."""
+    w = refer(w)
     at, parent = tree, -1
     for level in range(depth - 1, -1, -1):
         point = w.points[at]
