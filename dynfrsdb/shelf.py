@@ -9,10 +9,12 @@ same key; a long list lies in `buckets` as well, in chunks of sorted slots, each
     buckets  3|0b101|8017     the last 100
 
 so that one sample that leaves a list of thousands rewrites one chunk. `Shelf` reads them for the engine;
-`write_growth`, `edit_lists` and `clear` write what a commit changed."""
+`growth_pairs`, `edit_lists` and `clear` write what a commit changed."""
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -111,44 +113,42 @@ def clear(session: WriteSession, tree: int, path: int) -> None:
 
 def edit_lists(session: WriteSession, edits: npt.NDArray[np.void]) -> None:
     """Take slots out of long lists and put slots in, rewriting only the chunks that change."""
-    lists: dict[tuple[int, int], dict[int, list[bool]]] = {}
-    columns = (edits[name].tolist() for name in ("tree", "path", "slot", "sign"))
-    for tree, path, slot, sign in zip(*columns, strict=True):
-        lists.setdefault((tree, path), {}).setdefault(slot, []).append(sign > 0)
-    for (tree, path), slots in lists.items():
-        _edit_list(session, tree, path, slots)
+    keys = layout.bucket_keys(edits["tree"], edits["path"], edits["slot"])
+    touched: dict[bytes, array[int]] = {}
+    near = session.snapshot.at_or_before("buckets", keys)
+    for key, found, slot, comes in zip(keys, near, edits["slot"].tolist(), (edits["sign"] > 0).tolist(), strict=True):
+        node = key[: layout.NODE_KEY_BYTES]
+        if found is None or found[0][: layout.NODE_KEY_BYTES] != node:
+            found = _first_chunk(session.snapshot, node)
+        slots = touched.get(found[0])
+        if slots is None:
+            slots = touched[found[0]] = array("I", found[1])
+        at = bisect_left(slots, slot)
+        there = at < len(slots) and slots[at] == slot
+        if there == comes:
+            raise Damaged(*layout.parse_node_key(node), "does not list the samples that belong to it")
+        if comes:
+            slots.insert(at, slot)
+        else:
+            del slots[at]
+    for key, slots in touched.items():
+        _write_chunk(session, key, slots)
 
 
-def _edit_list(session: WriteSession, tree: int, path: int, edits: dict[int, list[bool]]) -> None:
-    """Edit one list. A slot may come and go within one transaction: what counts is whether it ends in the list."""
-    node = layout.node_key(tree, path)
-    touched: dict[bytes, bytes] = {}
-    for slot, comes in edits.items():
-        key, data = _chunk_of(session.snapshot, node, slot)
-        data = touched.get(key, data)
-        slots = np.frombuffer(data, "<u4")
-        at = int(np.searchsorted(slots, slot))
-        there = at < slots.size and int(slots[at]) == slot
-        if there == comes[0]:
-            raise Damaged(tree, path, "does not list the samples that belong to it")
-        middle = slot.to_bytes(4, "little") if comes[-1] else b""
-        touched[key] = data[: 4 * at] + middle + data[4 * (at + there) :]
-    for key, data in touched.items():
+def _write_chunk(session: WriteSession, key: bytes, slots: array[int]) -> None:
+    """Write a chunk again: itself, or in pieces if it grew too large, or nothing; it lies under its smallest slot."""
+    node = key[: layout.NODE_KEY_BYTES]
+    size = len(slots) if len(slots) <= MOST else -(-len(slots) // -(-len(slots) // CHUNK))
+    parts = [slots[start : start + size] for start in range(0, len(slots), max(size, 1))]
+    if not parts or node + parts[0][0].to_bytes(4, "big") != key:
         session.delete("buckets", key)
-        for part in _parts(np.frombuffer(data, "<u4")):
-            session.put("buckets", node + int(part[0]).to_bytes(4, "big"), part.tobytes())
+    for part in parts:
+        session.put("buckets", node + part[0].to_bytes(4, "big"), part.tobytes())
 
 
-def _parts(slots: Slots) -> list[Slots]:
-    """A chunk as it is written again: itself, or cut in pieces if it grew too large, or nothing."""
-    return np.array_split(slots, -(-slots.size // CHUNK)) if slots.size > MOST else [slots] if slots.size else []
-
-
-def _chunk_of(snapshot: Snapshot, node: bytes, slot: int) -> tuple[bytes, bytes]:
-    """The chunk that holds a slot, or would hold it: the last that begins at or below it, else the first."""
-    found = snapshot.at_or_before("buckets", node + slot.to_bytes(4, "big"))
-    if found is None or found[0][: layout.NODE_KEY_BYTES] != node:
-        found = next(iter(snapshot.scan("buckets", node + bytes(4), node + b"\xff" * 4)), None)
+def _first_chunk(snapshot: Snapshot, node: bytes) -> tuple[bytes, bytes]:
+    """The first chunk of a list, where a slot belongs that is smaller than all in the list."""
+    found = next(iter(snapshot.scan("buckets", node + bytes(4), node + b"\xff" * 4)), None)
     if found is None:
         raise Damaged(*layout.parse_node_key(node), "has lost the list of its samples")
     return found

@@ -139,27 +139,30 @@ class Snapshot:
             if last is None or key <= last:
                 yield key, value
 
-    def at_or_before(self, database: str, key: bytes) -> tuple[bytes, bytes] | None:
-        """The last (key, payload) whose key is not behind `key`, or None."""
+    def at_or_before(self, database: str, keys: Iterable[bytes]) -> list[tuple[bytes, bytes] | None]:
+        """For each of `keys` the last (key, payload) that is not behind it, or None."""
+        found: list[tuple[bytes, bytes] | None] = []
         self._check_process()
         with self._lock:
             try:
                 with self._live().cursor(db=self.generation.databases[database]) as cursor:
-                    there = cursor.set_range(key)
-                    if not there:
-                        there = cursor.last()
-                    elif cursor.key() != key:
-                        there = cursor.prev()
-                    found = self._item(database, cursor) if there else None
+                    for key in keys:
+                        there = cursor.set_range(key)
+                        if not there:
+                            there = cursor.last()
+                        elif cursor.key() != key:
+                            there = cursor.prev()
+                        found.append(self._item(database, cursor) if there else None)
             except lmdb.Error as error:
                 raise translate(error, self.generation.store) from error
-        if found is None:
-            return None
-        payload = records.unpack(database, *found)
+        return [None if item is None else self._unpacked(database, *item) for item in found]
+
+    def _unpacked(self, database: str, key: bytes, value: bytes) -> tuple[bytes, bytes]:
+        payload = records.unpack(database, key, value)
         if payload is None:
-            raise self._bad(database, found[0])
+            raise self._bad(database, key)
         self._loads[database] += 1
-        return found[0], payload
+        return key, payload
 
     def count(self, database: str) -> int:
         """How many records a database has; does not look at them."""

@@ -38,15 +38,18 @@ Roots = tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32], npt.NDArray[np.uin
 
 def pack(database: str, key: bytes, payload: bytes) -> bytes:
     """The value to store under `key` of `database`: checksum, payload, padding."""
-    size = layout.CHECKSUM_BYTES + len(payload)
-    if size > layout.INLINE_LIMIT:
-        payload = bytes(payload) + bytes(_padded(size) - size)
-    return _U32.pack(zlib.crc32(payload, zlib.crc32(key, _SEEDS[database]))) + payload
+    return pack_many(database, [(key, payload)])[0][1]
 
 
 def pack_many(database: str, pairs: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     """`pack` for many (key, payload), keeping their order."""
-    return [(key, pack(database, key, payload)) for key, payload in pairs]
+    packed = []
+    seed, crc32, inline = _SEEDS[database], zlib.crc32, layout.INLINE_LIMIT - layout.CHECKSUM_BYTES
+    for key, payload in pairs:
+        if len(payload) > inline:
+            payload += bytes(_padded(layout.CHECKSUM_BYTES + len(payload)) - layout.CHECKSUM_BYTES - len(payload))
+        packed.append((key, crc32(payload, crc32(key, seed)).to_bytes(4, "little") + payload))
+    return packed
 
 
 def unpack(database: str, key: bytes, value: bytes) -> bytes | None:

@@ -345,5 +345,5 @@ def test_the_last_record_that_is_not_behind_a_key_is_found(store: Store) -> None
         session.commit()
 
     with store.snapshot() as snapshot:
-        found = [snapshot.at_or_before("buckets", key) for key in (b"a", b"b", b"c", b"d", b"e")]
+        found = snapshot.at_or_before("buckets", [b"a", b"b", b"c", b"d", b"e"])
     assert found == [None, (b"b", b"of b"), (b"b", b"of b"), (b"d", b"of d"), (b"d", b"of d")]
