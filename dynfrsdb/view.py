@@ -168,13 +168,6 @@ class View:
         """Whether the working set holds anything that the store does not: tags grown just now, or by a query before."""
         return bool(self.forest.w.top[[CLEARS, DIRTY_NODES, DIRTY_BUCKETS]].any())
 
-    def grew_old_tags(self, commit: int) -> bool:
-        """Whether records of `commit` or older are replaced: a tag was grown, which no stamp tells other processes."""
-        w = self.forest.w
-        nodes = w.nodes[w.dirty_nodes[: w.top[DIRTY_NODES]]]
-        buckets = w.buckets[w.dirty_buckets[: w.top[DIRTY_BUCKETS]]]
-        return any(((lines["kind"] != 0) & (lines["stamp"] <= commit)).any() for lines in (nodes, buckets))
-
     def new_tags(self) -> int:
         """By how much the number of tags differs from the store's."""
         return int(self.forest.w.top[TAGS])

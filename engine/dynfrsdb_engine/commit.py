@@ -100,7 +100,7 @@ def pack_dirty(spec: Spec, w: Working, sink: Sink) -> None:
             continue
         record = sink.records[sink.fill[1]]
         record.path, record.tree, record.bucket, record.at = node.path, node.tree, 0, sink.fill[0]
-        record.list_at = node.list_at
+        record.list_at, record.stamp = node.list_at, node.stamp
         record.list_size = w.stats.head[row].n if node.fresh else 0
         sink.fill[0] = pack_node(spec, w, row, sink.data, sink.fill[0])
         record.size = sink.fill[0] - record.at
@@ -112,7 +112,7 @@ def pack_dirty(spec: Spec, w: Working, sink: Sink) -> None:
             continue
         record = sink.records[sink.fill[1]]
         record.path, record.tree, record.bucket, record.at = bucket.path, bucket.tree, 1, sink.fill[0]
-        record.list_at, record.list_size = -1, 0
+        record.list_at, record.list_size, record.stamp = -1, 0, bucket.stamp
         sink.fill[0] = pack_bucket(spec, w, row, sink.data, sink.fill[0])
         record.size = sink.fill[0] - record.at
         sink.fill[1] += 1

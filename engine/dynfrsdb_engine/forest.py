@@ -270,17 +270,27 @@ class Forest:
         self.w.top[CLOCK] += 1
         out = np.empty((X.shape[0], self.spec.classes or 1))
         for start in range(0, X.shape[0], ROWS_AT_ONCE):
-            rows = X[start : start + ROWS_AT_ONCE]
-            while not self._try(rows, out[start : start + ROWS_AT_ONCE]):
-                self._meet(self._needs[: self._counts[0]], rows)
+            rows, answers = X[start : start + ROWS_AT_ONCE], out[start : start + ROWS_AT_ONCE]
+            if self.track or not self._answer(rows, answers):
+                while not self._try(rows, answers):
+                    self._meet(self._needs[: self._counts[0]], rows)
         return out
 
     def predict_if_ready(self, X: npt.NDArray[np.float32]) -> npt.NDArray[np.float64] | None:
         """As `predict`, if everything needed is in memory; changes nothing, so several threads may call it at once."""
         out = np.empty((X.shape[0], self.spec.classes or 1))
-        if predicting.predict(self.spec, self.w, X, out, NO_NEEDS, np.zeros(2, np.int64), self.track):
-            return out
-        return None
+        if self.track:
+            ready = predicting.predict(self.spec, self.w, X, out, NO_NEEDS, np.zeros(2, np.int64), True)
+        else:
+            ready = all(
+                self._answer(X[start : start + ROWS_AT_ONCE], out[start : start + ROWS_AT_ONCE])
+                for start in range(0, X.shape[0], ROWS_AT_ONCE)
+            )
+        return out if ready else None
+
+    def _answer(self, X: npt.NDArray[np.float32], out: npt.NDArray[np.float64]) -> bool:
+        w = self.w
+        return bool(predicting.answer(self.spec, w.points, w.leaves, w.roots, X, out))
 
     def _try(self, X: npt.NDArray[np.float32], out: npt.NDArray[np.float64]) -> bool:
         self._counts[1] += 1
@@ -296,22 +306,21 @@ class Forest:
             places, which = np.unique(tagged[["tree", "path"]], return_inverse=True)
             asking = [tagged["row"][which == i] for i in range(places.size)]
             jobs = [
-                self._job(int(place["tree"]), int(place["path"]), rows)
-                for place, rows in zip(places, asking, strict=True)
+                self._job(tree, path, self._point(tree, path), rows)
+                for (tree, path), rows in zip(places.tolist(), asking, strict=True)
             ]
             self._take(grow_jobs(self.spec, self.rows, jobs, X))
 
-    def _job(self, tree: int, path: int, asking: npt.NDArray[np.int32] | None = None) -> Job:
+    def _job(self, tree: int, path: int, point: int, asking: npt.NDArray[np.int32] | None = None) -> Job:
         """The work of growing a tag."""
-        point = self._point(tree, path)
-        owner = int(self.w.points[point]["owner"])
+        owner = int(self.w.points["owner"][point])
         if owner < 0:
-            bucket = self.w.buckets[-2 - owner]
-            return Job(tree, path, int(bucket["stamp"]), self.w.slots[-2 - owner, : bucket["n"]].copy(), asking)
-        if self.w.nodes[owner]["list_at"] < 0:
+            stamp, n = int(self.w.buckets["stamp"][-2 - owner]), int(self.w.buckets["n"][-2 - owner])
+            return Job(tree, path, stamp, self.w.slots[-2 - owner, :n], asking)
+        if self.w.nodes["list_at"][owner] < 0:
             self._load_list(tree, path, point)
-        at, n = int(self.w.nodes[owner]["list_at"]), int(self.w.stats.head[owner]["n"])
-        return Job(tree, path, int(self.w.nodes[owner]["stamp"]), self.w.lists[at : at + n].copy(), asking)
+        at, n = int(self.w.nodes["list_at"][owner]), int(self.w.stats.head["n"][owner])
+        return Job(tree, path, int(self.w.nodes["stamp"][owner]), self.w.lists[at : at + n], asking)
 
     def _take(self, growth: Growth) -> None:
         self._install(growth.records, growth.data, growth.lists, grown=True)
@@ -333,7 +342,8 @@ class Forest:
 
     def grow_tags(self, found: npt.NDArray[np.void], pool: Executor | None = None) -> None:
         """Grow these tags wholly."""
-        jobs = [self._job(int(entry["tree"]), int(entry["path"])) for entry in found]
+        columns = (found[name].tolist() for name in ("tree", "path", "point"))
+        jobs = [self._job(tree, path, point) for tree, path, point in zip(*columns, strict=True)]
         for growth in grow_parallel(self.spec, self.rows, jobs, pool):
             self._take(growth)
 
@@ -417,13 +427,13 @@ class Forest:
 
     def edits(self) -> npt.NDArray[np.void]:
         """Slots to take out of, or put into, long lists that stay on disk."""
-        edits = self.w.edits[: self.w.top[EDITS]]
-        nodes = self.w.nodes[edits["row"]]
+        edits, nodes = self.w.edits[: self.w.top[EDITS]], self.w.nodes
+        rows = edits["row"]
         alive = (
-            (nodes["kind"] != 0)
-            & (nodes["tree"] == edits["tree"])
-            & (nodes["path"] == edits["path"])
-            & (nodes["fresh"] == 0)
+            (nodes["kind"][rows] != 0)
+            & (nodes["tree"][rows] == edits["tree"])
+            & (nodes["path"][rows] == edits["path"])
+            & (nodes["fresh"][rows] == 0)
         )
         mine: npt.NDArray[np.void] = edits[alive]
         return mine

@@ -60,19 +60,36 @@ def restore(shuffled: npt.NDArray[np.int32], swaps: npt.NDArray[np.int32], n: in
         shuffled[j], shuffled[r] = shuffled[r], shuffled[j]
 
 
+@inner
+def threshold(word: np.uint64, lo: float, hi: float) -> float:
+    """The threshold between `lo` and `hi` that a hash stands for; a larger hash never gives a smaller one."""
+    u = np.float64(word >> S11) * UNIT
+    w = np.float32(np.float64(lo) + u * (np.float64(hi) - np.float64(lo)))
+    if w >= hi:
+        w = np.nextafter(hi, np.float32(-np.inf))
+    w = max(w, lo)
+    return np.float32(w + np.float32(0.0))
+
+
 @kernel
 def thresholds(node_hash: np.uint64, feature: int, lo: float, hi: float, out: npt.NDArray[np.float32]) -> None:
-    """Fill `out` with the thresholds of one candidate, ascending; each leaves a sample on both sides."""
-    h = step(node_hash, np.uint64(feature))
-    low, width = np.float64(lo), np.float64(hi) - np.float64(lo)
-    for i in range(out.size):
-        u = np.float64(step(h, np.uint64(i)) >> S11) * UNIT
-        w = np.float32(low + u * width)
-        if w >= hi:
-            w = np.nextafter(hi, np.float32(-np.inf))
-        w = max(w, lo)
-        w = np.float32(w + np.float32(0.0))
-        j = i
+    """Fill `out` with the thresholds of one candidate, ascending; each leaves a sample on both sides.
+
+    Hashes are spread evenly, so one pass by their leading bits brings each near its place.
+    """
+    h, s = step(node_hash, np.uint64(feature)), out.size
+    words, ends = np.empty(s, np.uint64), np.zeros(s + 1, np.int64)
+    for i in range(s):
+        words[i] = step(h, np.uint64(i))
+        ends[below(words[i], s) + 1] += 1
+    for i in range(s):
+        ends[i + 1] += ends[i]
+    for i in range(s):
+        place = below(words[i], s)
+        out[ends[place]] = threshold(words[i], lo, hi)
+        ends[place] += 1
+    for i in range(1, s):
+        w, j = out[i], i
         while j > 0 and out[j - 1] > w:
             out[j] = out[j - 1]
             j -= 1

@@ -17,6 +17,10 @@ from dynfrsdb_engine.reference import refer
 from dynfrsdb_engine.spec import Spec
 from dynfrsdb_engine.working import CLOCK, LEAF_POINT, TAGGED, Working
 
+LANES = 8
+"""Walks that go on side by side."""
+ZERO, ONE, TWO, THREE, FOUR = (np.uint64(v) for v in (0, 1, 2, 3, 4))
+Points = npt.NDArray[np.uint64]
 NEED = np.dtype([("path", "u8"), ("tree", "i8"), ("row", "i8"), ("tagged", "i8")], align=True)
 """A walk that could not go on: where, for which query row, and whether a tag stopped it."""
 
@@ -31,8 +35,38 @@ def descend(points: npt.NDArray[np.void], at: int, x: npt.NDArray[np.float32]) -
 
 
 @inner
+def step_down(points: npt.NDArray[np.void], X: npt.NDArray[np.float32], row: np.uint64, at: np.uint64) -> np.uint64:
+    """One step of a walk, without a branch: the child that `row` goes to, or the same point if it is not a split."""
+    point = points[at]
+    left = X[row, np.uint64(max(point.feature, 0))] <= point.cut
+    below = np.uint64(point.child) + ONE - np.uint64(left)
+    return below if point.feature >= 0 else at
+
+
+@inner
+def walk(points: npt.NDArray[np.void], X: npt.NDArray[np.float32], row: np.uint64, by: np.uint64, ends: Points) -> None:
+    """Take the rows `row`, `row + by`, ... from the eight points in `ends` to the first that is not a split.
+
+    Every step waits for memory; side by side, in registers, the waits overlap. Unsigned, because numba looks whether a
+    signed index is negative.
+    """
+    row1, row2, row3 = row + by, row + TWO * by, row + THREE * by
+    row4, row5, row6, row7 = row + FOUR * by, row1 + FOUR * by, row2 + FOUR * by, row3 + FOUR * by
+    a, b, c, d, e, f, g, h = ends[0], ends[1], ends[2], ends[3], ends[4], ends[5], ends[6], ends[7]
+    going = True
+    while going:
+        a1, b1 = step_down(points, X, row, a), step_down(points, X, row1, b)
+        c1, d1 = step_down(points, X, row2, c), step_down(points, X, row3, d)
+        e1, f1 = step_down(points, X, row4, e), step_down(points, X, row5, f)
+        g1, h1 = step_down(points, X, row6, g), step_down(points, X, row7, h)
+        going = ((a ^ a1) | (b ^ b1) | (c ^ c1) | (d ^ d1) | (e ^ e1) | (f ^ f1) | (g ^ g1) | (h ^ h1)) != ZERO
+        a, b, c, d, e, f, g, h = a1, b1, c1, d1, e1, f1, g1, h1
+    ends[0], ends[1], ends[2], ends[3], ends[4], ends[5], ends[6], ends[7] = a, b, c, d, e, f, g, h
+
+
+@inner
 def path_of(points: npt.NDArray[np.void], at: int, x: npt.NDArray[np.float32]) -> np.uint64:
-    """The path on which `descend` went."""
+    """The path on which a row walks from point `at`."""
     path = np.uint64(1)
     while points[at].feature >= 0:
         point = points[at]
@@ -43,14 +77,102 @@ def path_of(points: npt.NDArray[np.void], at: int, x: npt.NDArray[np.float32]) -
 
 
 @inner
-def add_leaf(spec: Spec, leaves: npt.NDArray[np.int64], place: int, out: npt.NDArray[np.float64]) -> None:
-    """Add what one leaf says to an answer."""
+def add_leaf(spec: Spec, leaves: npt.NDArray[np.int64], place: int, out: npt.NDArray[np.float64], i: int) -> None:
+    """Add what one leaf says to answer `i`."""
     n = np.float64(leaves[place])
     if spec.classes == 0:
-        out[0] += spec.offset + spec.step * (np.float64(leaves[place + 3]) / n)
+        out[i, 0] += spec.offset + spec.step * (np.float64(leaves[place + 3]) / n)
         return
-    for i in range(leaves[place + 1]):
-        out[leaves[place + 2 + 2 * i]] += np.float64(leaves[place + 3 + 2 * i]) / n
+    for c in range(place + 2, place + 2 + 2 * leaves[place + 1], 2):
+        out[i, leaves[c]] += np.float64(leaves[c + 1]) / n
+
+
+@inner
+def begin(out: npt.NDArray[np.float64], roots: npt.NDArray[np.void]) -> int:
+    """Set answers to zero; returns how many trees hold samples."""
+    for i in range(out.shape[0]):
+        for c in range(out.shape[1]):
+            out[i, c] = 0.0
+    holding = 0
+    for t in range(roots.size):
+        holding += roots[t].n > 0
+    return holding
+
+
+@inner
+def list_trees(roots: npt.NDArray[np.void], trees: Points) -> None:
+    """The roots of all trees that hold samples."""
+    k = 0
+    for t in range(roots.size):
+        if roots[t].n > 0:
+            trees[k] = t
+            k += 1
+
+
+@inner
+def divide(out: npt.NDArray[np.float64], holding: int) -> None:
+    """Turn sums over trees into means."""
+    for i in range(out.shape[0]):
+        for c in range(out.shape[1]):
+            out[i, c] /= holding
+
+
+@inner
+def add_leaves(
+    spec: Spec,
+    points: npt.NDArray[np.void],
+    leaves: npt.NDArray[np.int64],
+    ends: Points,
+    out: npt.NDArray[np.float64],
+    row: int,
+    by: int,
+) -> bool:
+    """Add what stands at `ends` to the answers `row`, `row + by`, ...; False if one is not a leaf."""
+    for j in range(ends.size):
+        point = points[ends[j]]
+        if point.feature != LEAF_POINT:
+            return False
+        add_leaf(spec, leaves, np.int64(point.child), out, row + j * by)
+    return True
+
+
+@kernel
+def answer(
+    spec: Spec,
+    points: npt.NDArray[np.void],
+    leaves: npt.NDArray[np.int64],
+    roots: npt.NDArray[np.void],
+    X: npt.NDArray[np.float32],
+    out: npt.NDArray[np.float64],
+) -> bool:
+    """Fill `out` with mean answers, one line per row of X; False if something that is needed is not in memory.
+
+    Changes nothing else, so several threads may ask at once. Many rows walk side by side in one tree, whose points stay
+    near that way; few rows one after the other, each in many trees.
+    """
+    spec = refer(spec)
+    n = X.shape[0]
+    trees, holding = np.zeros(roots.size + LANES, np.uint64), begin(out, roots)
+    if n < LANES:
+        for i in range(n):
+            list_trees(roots, trees)
+            for k in range(0, holding, LANES):
+                walk(points, X, np.uint64(i), ZERO, trees[k : k + LANES])
+            if not add_leaves(spec, points, leaves, trees[:holding], out, i, 0):
+                return False
+    else:
+        list_trees(roots, trees)
+        ends = np.empty(n, np.uint64)
+        for k in range(holding):
+            for i in range(n):
+                ends[i] = trees[k]
+            for i in range(0, n, LANES):
+                first = min(i, n - LANES)
+                walk(points, X, np.uint64(first), ONE, ends[first : first + LANES])
+            if not add_leaves(spec, points, leaves, ends, out, 0, 1):
+                return False
+    divide(out, holding)
+    return True
 
 
 @inner
@@ -79,19 +201,15 @@ def predict(
     """
     spec, w = refer(spec), refer(w)
     counts[0] = 0
-    holding, failed = 0, 0
-    for i in range(X.shape[0]):
-        for c in range(out.shape[1]):
-            out[i, c] = 0.0
+    failed = 0
+    holding = begin(out, w.roots)
     for t in range(spec.trees):
         if w.roots[t].n == 0:
             continue
-        holding += 1
         for i in range(X.shape[0]):
-            at = descend(w.points, t, X[i])
-            point = w.points[at]
+            point = w.points[descend(w.points, t, X[i])]
             if point.feature == LEAF_POINT:
-                add_leaf(spec, w.leaves, np.int64(point.child), out[i])
+                add_leaf(spec, w.leaves, np.int64(point.child), out, i)
                 if track:
                     note_use(w, np.int64(point.owner))
                 continue
@@ -102,7 +220,5 @@ def predict(
                 need.path, need.tree, need.row = path_of(w.points, t, X[i]), t, i
                 need.tagged = point.feature == TAGGED
                 counts[0] += 1
-    for i in range(X.shape[0]):
-        for c in range(out.shape[1]):
-            out[i, c] /= holding
+    divide(out, holding)
     return failed == 0

@@ -30,7 +30,6 @@ from dynfrsdb_engine.search import (
     interval,
     make_scratch,
     make_stats,
-    value_range,
     zero,
 )
 from dynfrsdb_engine.spec import Spec
@@ -67,7 +66,6 @@ class Below(NamedTuple):
 
     slots: npt.NDArray[np.uint32]
     y: npt.NDArray[np.int64]
-    index: npt.NDArray[np.int32]
     column: npt.NDArray[np.float32]
 
 
@@ -160,14 +158,13 @@ def samples_below(w: Working, rows: Rows, ops: Ops, a: int, b: int, row: int) ->
     slots = w.lists[w.top[TOP_LIST] :]
     n = edit_list(ops, a, b, slots, gather_below(w, w.nodes[row].point, slots))
     size = max(n, 0)
-    below = Below(slots[:size], np.empty(size, np.int64), np.empty(size, np.int32), np.empty(size, np.float32))
+    below = Below(slots[:size], np.empty(size, np.int64), np.empty(size, np.float32))
     if n < 0:
         return LOST, below
     for i in range(n):
         slot = np.int64(slots[i])
         if not intact(rows, slot):
             return BAD_ROW, below
-        below.index[i] = i
         below.y[i] = np.int64(rows.words[slot, 2])
     return FINE, below
 
@@ -175,15 +172,20 @@ def samples_below(w: Working, rows: Rows, ops: Ops, a: int, b: int, row: int) ->
 @inner
 def no_samples() -> Below:
     """Stands for samples that are not needed."""
-    return Below(np.empty(0, np.uint32), np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.float32))
+    return Below(np.empty(0, np.uint32), np.empty(0, np.int64), np.empty(0, np.float32))
 
 
 @inner
 def read_column(rows: Rows, below: Below, feature: int) -> tuple[float, float]:
     """Copy one feature of the samples below into `below.column`; returns its range."""
+    lo = rows.floats[below.slots[0], FIRST_FEATURE + feature]
+    hi = lo
     for i in range(below.slots.size):
-        below.column[i] = rows.floats[below.slots[i], FIRST_FEATURE + feature]
-    return value_range(below.column, below.index)
+        x = rows.floats[below.slots[i], FIRST_FEATURE + feature]
+        below.column[i] = x
+        lo = min(lo, x)
+        hi = max(hi, x)
+    return lo, hi
 
 
 @inner
@@ -212,7 +214,7 @@ def recount_candidate(
     candidate.lo, candidate.hi = lo, hi
     if lo == hi:
         return False
-    count_candidate(classes, node_hash, below.column, below.y, below.index, stats, row, c)
+    count_candidate(classes, node_hash, below.column, below.y, stats, row, c)
     return True
 
 
@@ -348,7 +350,7 @@ def recount_target(spec: Spec, w: Working, row: int, below: Below, sight: Foresi
     """Bring the range of a regression node's targets up to date; n and sum are already."""
     totals = w.stats.totals[row]
     if sight.target[0]:
-        count_totals(spec.classes, below.y, below.index, totals)
+        count_totals(spec.classes, below.y, totals)
     else:
         totals[4], totals[5] = sight.target[1], sight.target[2]
 

@@ -1,8 +1,8 @@
 """The best split of a node, from its samples.
 
 Features are tried in the node's own order until p of them are not constant. Each gets s thresholds between its least
-and greatest value; one pass with a binary search per sample counts which interval each sample falls into (no sorting
-of samples). The counts decide the split and, at a node that is stored, stay with it.
+and greatest value; one pass over the samples counts which interval each falls into (no sorting of samples). The counts
+decide the split and, at a node that is stored, stay with it.
 
 A feature that is constant at a node is constant below it. `Scratch.known` remembers at which node a constancy was
 seen, so growing never looks at that feature again further down."""
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dynfrsdb_engine.hashing import ORDER, place, restore, step, thresholds
-from dynfrsdb_engine.kernel import Record, inner, kernel
+from dynfrsdb_engine.kernel import Record, inner
 from dynfrsdb_engine.score import best_split
 from dynfrsdb_engine.spec import Spec
 
@@ -51,6 +51,8 @@ class Scratch(NamedTuple):
     left: npt.NDArray[np.int64]
     known: npt.NDArray[np.void]
     spare: npt.NDArray[np.int32]
+    values: npt.NDArray[np.float32]
+    targets: npt.NDArray[np.int64]
 
 
 def make_stats(spec: Spec, rows: int) -> Stats:
@@ -75,21 +77,23 @@ def make_scratch(spec: Spec, samples: int) -> Scratch:
         swaps=np.zeros(spec.features, np.int32),
         left=np.zeros(spec.totals, np.int64),
         known=known,
-        spare=np.zeros(max(samples, 1), np.int32),
+        spare=np.empty(samples, np.int32),
+        values=np.empty(samples, np.float32),
+        targets=np.empty(samples, np.int64),
     )
 
 
-@kernel
+@inner
 def interval(cuts: npt.NDArray[np.float32], x: float) -> int:
-    """The first threshold that `x` does not exceed, or their number."""
-    low, high = 0, cuts.size
-    while low < high:
-        middle = (low + high) >> 1
-        if x <= cuts[middle]:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+    """The first threshold that `x` does not exceed, or their number.
+
+    Looks at all of them, eight to an instruction: with at most 255 that is faster than a binary search, each step of
+    which is mispredicted half of the time (5 to 15 ns against 12 to 45).
+    """
+    passed = np.int32(0)
+    for j in range(cuts.size):
+        passed = np.int32(passed + np.int32(cuts[j] < x))
+    return np.int64(passed)
 
 
 @inner
@@ -101,27 +105,25 @@ def zero(counts: npt.NDArray[np.int64]) -> None:
 
 
 @inner
-def count_totals(
-    classes: int, y: npt.NDArray[np.int64], index: npt.NDArray[np.int32], totals: npt.NDArray[np.int64]
-) -> None:
+def count_totals(classes: int, targets: npt.NDArray[np.int64], totals: npt.NDArray[np.int64]) -> None:
     """Fill a node's totals from its samples."""
     for c in range(totals.size):
         totals[c] = 0
     if classes > 0:
-        for i in index:
-            totals[y[i]] += 1
+        for y in targets:
+            totals[y] += 1
         return
-    totals[0] = index.size
-    for at in range(index.size):
-        v = y[index[at]]
-        totals[1] += v
-        if at == 0 or v < totals[2]:
-            totals[2], totals[4] = v, 0
-        if at == 0 or v > totals[3]:
-            totals[3], totals[5] = v, 0
-        if v == totals[2]:
+    totals[0] = targets.size
+    for i in range(targets.size):
+        y = targets[i]
+        totals[1] += y
+        if i == 0 or y < totals[2]:
+            totals[2], totals[4] = y, 0
+        if i == 0 or y > totals[3]:
+            totals[3], totals[5] = y, 0
+        if y == totals[2]:
             totals[4] += 1
-        if v == totals[3]:
+        if y == totals[3]:
             totals[5] += 1
 
 
@@ -140,40 +142,42 @@ def pure(classes: int, totals: npt.NDArray[np.int64], n: int) -> bool:
 def count_candidate(
     classes: int,
     node_hash: np.uint64,
-    column: npt.NDArray[np.float32],
-    y: npt.NDArray[np.int64],
-    index: npt.NDArray[np.int32],
+    values: npt.NDArray[np.float32],
+    targets: npt.NDArray[np.int64],
     stats: Stats,
     row: int,
     c: int,
 ) -> None:
-    """Fill thresholds and counts of candidate `c`, whose feature, lo and hi are set."""
+    """Fill thresholds and counts of candidate `c`, whose feature, lo and hi are set, from its value in each sample."""
     candidate, cuts, counts = stats.cand[row, c], stats.cuts[row, c], stats.counts[row, c]
     lo, hi = candidate.lo, candidate.hi
     thresholds(node_hash, candidate.feature, lo, hi, cuts)
     zero(counts)
     at_lo, at_hi = ZERO, ZERO
-    for i in index:
-        x = column[i]
-        at_lo += x == lo
-        at_hi += x == hi
-        j = interval(cuts, x)
+    for i in range(values.size):
+        at_lo += values[i] == lo
+        at_hi += values[i] == hi
+    for i in range(values.size):
+        j = interval(cuts, values[i])
         if j < cuts.size:
             if classes:
-                counts[j, y[i]] += 1
+                counts[j, targets[i]] += 1
             else:
                 counts[j, 0] += 1
-                counts[j, 1] += y[i]
+                counts[j, 1] += targets[i]
     candidate.at_lo, candidate.at_hi = at_lo, at_hi
 
 
 @inner
-def value_range(column: npt.NDArray[np.float32], index: npt.NDArray[np.int32]) -> tuple[float, float]:
-    """Least and greatest value of one feature over the samples in `index`."""
+def gather_column(
+    column: npt.NDArray[np.float32], index: npt.NDArray[np.int32], values: npt.NDArray[np.float32]
+) -> tuple[float, float]:
+    """Copy one feature of the samples in `index`; returns its least and greatest value."""
     lo = column[index[0]]
     hi = lo
-    for i in index:
-        x = column[i]
+    for i in range(index.size):
+        x = column[index[i]]
+        values[i] = x
         lo = min(lo, x)
         hi = max(hi, x)
     return lo, hi
@@ -190,17 +194,18 @@ def search(
     spec: Spec,
     node: tuple[int, np.uint64, int, int],
     X: npt.NDArray[np.float32],
-    y: npt.NDArray[np.int64],
     index: npt.NDArray[np.int32],
     stats: Stats,
     row: int,
     scratch: Scratch,
 ) -> bool:
-    """Fill line `row` of `stats` (totals are already there); False if every feature is constant.
+    """Fill line `row` of `stats`; False if every feature is constant.
 
-    `node` is (tree, path, depth, job); X holds one line per feature; `index` names the node's samples.
+    `node` is (tree, path, depth, job); X holds one line per feature; `index` names the node's samples, whose targets
+    are in `scratch` and whose totals are in `stats` already.
     """
     tree, path, depth, job = node
+    values, targets = scratch.values[: index.size], scratch.targets[: index.size]
     node_hash = step(spec.tree_keys[tree], path)
     order_hash = step(node_hash, ORDER)
     m, skipped, drawn = ZERO, ZERO, ZERO
@@ -213,11 +218,11 @@ def search(
         drawn += 1
         known = scratch.known[f]
         if not is_known(known, path, depth, job):
-            lo, hi = value_range(X[f], index)
+            lo, hi = gather_column(X[f], index, values)
             if lo < hi:
                 candidate = stats.cand[row, m]
                 candidate.feature, candidate.lo, candidate.hi = f, lo, hi
-                count_candidate(spec.classes, node_hash, X[f], y, index, stats, row, m)
+                count_candidate(spec.classes, node_hash, values, targets, stats, row, m)
                 m += 1
                 continue
             known.path, known.depth, known.job = path, depth, job
