@@ -20,7 +20,7 @@ from dynfrsdb.inputs import LAST_ID
 from dynfrsdb.receipt import now
 from dynfrsdb.secrets import Secrets
 from dynfrsdb.settings import Settings
-from dynfrsdb.shelf import growth_pairs
+from dynfrsdb.shelf import Pair, growth_pairs
 from dynfrsdb.view import spec_of
 from dynfrsdb_engine.grow import Growth, Job, grow_jobs
 from dynfrsdb_engine.hashing import spread
@@ -30,6 +30,8 @@ from dynfrsdb_storage import Builder, create, layout
 
 Progress = Callable[[str, int, int], None]
 ROWS_AT_ONCE = 65_536
+RECORDS_AT_ONCE = 4_096
+"""Tree records that are kept back to be written together: small trees have few."""
 
 
 class Training(NamedTuple):
@@ -67,10 +69,13 @@ def _fill(builder: Builder, settings: Settings, training: Training, report: Prog
     starts, members = occupants(spec := spec_of(settings), training.ids)
     rows = Rows(builder.rows.words, builder.rows.floats, builder.rows.multipliers)
     jobs = (Job(tree, 1, 0, members[starts[tree] : starts[tree + 1]].astype(np.uint32)) for tree in range(spec.trees))
+    waiting: dict[str, list[Pair]] = {"nodes": [], "buckets": []}
     for done, growth in enumerate(grown(spec, rows, jobs), 1):
-        nodes, buckets = growth_pairs(growth)
-        builder.put_sorted("nodes", nodes)
-        builder.put_sorted("buckets", buckets)
+        for (database, pairs), more in zip(waiting.items(), growth_pairs(growth), strict=True):
+            pairs.extend(more)
+            if len(pairs) >= RECORDS_AT_ONCE or done == spec.trees:
+                builder.put_sorted(database, pairs)
+                pairs.clear()
         report("trees", done, spec.trees)
     trees = np.arange(spec.trees)
     builder.set_roots(
