@@ -19,7 +19,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from numba.core.compiler_lock import global_compiler_lock
 
 from dynfrsdb import inputs
 from dynfrsdb.audit import CheckReport, VerifyReport, check, digest, verify
@@ -42,6 +41,8 @@ CACHE_BYTES = 512 << 20
 """Memory that a working set may take before what was used least lately is dropped."""
 SMALL = 512
 """Tags with at most this many samples are grown before the commit that made them."""
+AT_ONCE = 8_192
+"""Unless together they have more samples than this: a batch leaves them to the background."""
 Answer = Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float64]]
 Result = TypeVar("Result")
 
@@ -346,7 +347,9 @@ class Database:
         """Grow the small tags of the open transaction, so that readers never meet them."""
         if self._settle == "auto":
             with self._view.within(session.snapshot) as forest:
-                forest.grow_tags(forest.dirty_tags(SMALL))
+                tags = forest.dirty_tags(SMALL)
+                if tags["n"].sum() <= AT_ONCE:
+                    forest.grow_tags(tags)
 
 
 def _ledger(stored: StoredSnapshot) -> list[Receipt]:
@@ -371,9 +374,3 @@ def _born_by_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_born_by_fork)
-# A child that inherited numba's lock from a thread which was just loading a kernel would wait for it for ever.
-os.register_at_fork(
-    before=global_compiler_lock.acquire,
-    after_in_parent=global_compiler_lock.release,
-    after_in_child=global_compiler_lock.release,
-)

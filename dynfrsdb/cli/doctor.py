@@ -20,13 +20,20 @@ _EXTRA = ("scikit-learn",)
 
 @click.command()
 @click.argument("place", type=click.Path(path_type=Path), default=".")
+@click.option(
+    "--warm", is_flag=True, help="Compile all kernels now, so that first uses are fast; takes about a minute."
+)
 @options.as_json
 @click.pass_context
-def doctor(ctx: click.Context, place: Path, as_json: bool) -> None:
+def doctor(ctx: click.Context, place: Path, warm: bool, as_json: bool) -> None:
     """Versions, kernel cache and filesystem; PLACE is where a store is or will be, by default here.
 
     Exit code 1 if something is in the way.
     """
+    if warm:
+        from dynfrsdb.cli.opening import compile_ahead
+
+        compile_ahead()
     problems: list[str] = []
     result: dict[str, Any] = {
         "dynfrsdb": dynfrsdb.__version__,

@@ -31,7 +31,15 @@ def mention_compiling() -> None:
     if not CACHED:
         note(f"compiling kernels, each time: '{CACHE}' cannot be written; set DYNFRSDB_KERNEL_CACHE to keep them")
     elif not is_warm(CACHE):
-        note("compiling kernels, once; this takes a minute or two")
+        note("compiling kernels, once; this takes about a minute")
+
+
+def compile_ahead() -> None:
+    """Compile all kernels that are not compiled yet, on two cores."""
+    from dynfrsdb.warm import warm
+
+    mention_compiling()
+    warm()
 
 
 def is_warm(cache: Path) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from dynfrsdb.cli.interrupt import Interrupted
-from dynfrsdb.cli.opening import mention_compiling
+from dynfrsdb.cli.opening import compile_ahead
 from dynfrsdb.cli.output import progress
 
 
@@ -25,7 +25,7 @@ def demo(ctx: click.Context, path: Path | None, keep: bool) -> None:
     from dynfrsdb.demo import tell
 
     try:
-        mention_compiling()
+        compile_ahead()
         held = tell(path, keep, progress)
     except KeyboardInterrupt:
         raise Interrupted(

@@ -5,7 +5,8 @@ trees can grow in parallel threads; none uses `fastmath` or `prange`, which chan
 
 numba's disk cache notices an edit of a kernel's own file but not of a file it calls. The cache therefore lives in a
 directory named by a hash of all sources of the engine: any edit starts a fresh one. Where no directory can be written
-(a read-only container without a home) kernels are compiled in memory and everything else works the same."""
+(a read-only container without a home, or a process that has given up its rights since) kernels are compiled in memory
+and everything else works the same."""
 
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ from typing import Any, TypeVar
 
 import numba
 from numba.core import config
+from numba.core.compiler_lock import global_compiler_lock
 
 F = TypeVar("F", bound=Callable[..., Any])
 Record = Any
@@ -58,9 +60,25 @@ def _compiled(function: F, **options: Any) -> F:
     return compiled
 
 
+def _if_allowed(use_cache: Callable[..., Any]) -> Callable[..., Any]:
+    """The same, but a file that may not be read or written any more is like none."""
+
+    def use(*args: Any) -> Any:
+        try:
+            return use_cache(*args)
+        except PermissionError:
+            return None
+
+    return use
+
+
 def kernel(function: F) -> F:
     """Compile `function` lazily: no GIL, no fast maths, division as in numpy, kept on disk where that is possible."""
-    return _compiled(function, cache=CACHED)
+    compiled = _compiled(function, cache=CACHED)
+    if CACHED:
+        cache: Any = compiled._cache  # type: ignore[attr-defined]
+        cache.load_overload, cache.save_overload = _if_allowed(cache.load_overload), _if_allowed(cache.save_overload)
+    return compiled
 
 
 def inner(function: F) -> F:
@@ -77,3 +95,11 @@ def inlined(function: F) -> F:
     A kernel that calls another optimises it again, so a deep chain of large ones would be compiled many times over.
     """
     return _compiled(function, inline="always")
+
+
+# A child that inherited numba's lock from a thread which was just loading a kernel would wait for it for ever.
+os.register_at_fork(
+    before=global_compiler_lock.acquire,
+    after_in_parent=global_compiler_lock.release,
+    after_in_child=global_compiler_lock.release,
+)

@@ -73,7 +73,7 @@ def test_compiling_is_announced_when_no_kernel_is_compiled_yet(
     (tmp_path / "kernel.nbc").touch()
     mention_compiling()
 
-    assert capsys.readouterr().err == "dynfrsdb: compiling kernels, once; this takes a minute or two\n"
+    assert capsys.readouterr().err == "dynfrsdb: compiling kernels, once; this takes about a minute\n"
 
 
 @pytest.mark.parametrize(

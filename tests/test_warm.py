@@ -1,0 +1,78 @@
+"""Compiling ahead of time reaches every kernel that Python calls, so that nobody waits for one later."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.storage.people import python_path
+
+CALLED_BY_KERNELS = {
+    "best_split",
+    "below",
+    "depth_of",
+    "mix",
+    "occupancy",
+    "place",
+    "square_high",
+    "step",
+    "thresholds",
+    "unpack_split",
+    "xlogx",
+}
+"""Open to Python for tests; in use only other kernels call them."""
+
+PROGRAM = """
+import pkgutil
+from importlib import import_module
+
+import dynfrsdb_engine
+from dynfrsdb.warm import warm
+
+warm()
+for module in pkgutil.iter_modules(dynfrsdb_engine.__path__):
+    for name, value in vars(import_module(f"dynfrsdb_engine.{module.name}")).items():
+        options = getattr(value, "targetoptions", {})
+        if options and "inline" not in options and "no_cpython_wrapper" not in options and not value.signatures:
+            print(name)
+"""
+
+
+def test_warming_calls_every_kernel_that_python_calls() -> None:
+    never_called = run(PROGRAM)
+    assert set(never_called.split()) == CALLED_BY_KERNELS
+
+
+def run(program: str, **environment: str) -> str:
+    """What a program prints, in an interpreter of its own; it must say nothing else."""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**python_path(), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == ""
+    return done.stdout
+
+
+DROPS_ITS_RIGHTS = """
+import os
+import numpy as np
+from dynfrsdb_engine.hashing import below, mix
+
+below(np.uint64(1), 2)  # loads all of the compiler, which another user may not find
+os.setgid(54321)
+os.setuid(54321)
+print(mix(np.uint64(1)))
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
+def test_a_process_that_gave_up_its_rights_compiles_in_memory(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    assert run(DROPS_ITS_RIGHTS, DYNFRSDB_KERNEL_CACHE=str(tmp_path)) == "6238072747940578789\n"
