@@ -33,11 +33,13 @@ from dynfrsdb_storage import layout, records
 from dynfrsdb_storage.disk import keep_allocated, lengthen
 from dynfrsdb_storage.errors import CorruptStore, UnsupportedFormat
 from dynfrsdb_storage.failpoints import failpoint
-from dynfrsdb_storage.guard import Guard, Unsound
+from dynfrsdb_storage.guard import Guard, Keys, Known, Unsound
 from dynfrsdb_storage.locks import Lease
 from dynfrsdb_storage.pages import check_length
 from dynfrsdb_storage.rows import RowFile, RowWriter
 
+_TRIES = 100
+_COUNTED = ("nodes", "buckets")
 _registry: dict[tuple[int, int], "Generation"] = {}
 _registry_lock = threading.RLock()
 _inherited: set[tuple[int, int]] = set()
@@ -74,28 +76,31 @@ class Generation:
         self._rows: RowFile | None = None
         self._writer: RowWriter | None = None
         self._allocated_to = 0
-        self._guard: Guard | None = None
         self._guarding = threading.Lock()
+        self._known: weakref.WeakValueDictionary[int, Known] = weakref.WeakValueDictionary()
+        """By transaction; kept by its snapshots, and the newest one also here."""
+        self._newest_known: Known | None = None
         self._open(writable)
+        self._guard = Guard(directory / layout.DATA_FILE)
         try:
             self.settings, self.identity = self._read_meta()
         except BaseException:
             self.env.close()
+            self._guard.close()
             raise
         self.n_features = int(self.settings["n_features"])
         self.n_trees = int(self.settings["n_trees"])
 
-    def begin(self) -> lmdb.Transaction:
-        """A read transaction on the newest commit."""
+    def begin(self) -> tuple[lmdb.Transaction, Known]:
+        """A read transaction on the newest commit, and what is known of its pages."""
         with self.gate:
-            try:
-                return self.env.begin()
-            except lmdb.MapResizedError:
-                with self.translating():
-                    self._resize(0)
-                    return self.env.begin()
-            except lmdb.Error as error:
-                raise lmdb_env.translate(error, self.store) from error
+            for _ in range(_TRIES):
+                txn = self._begin()
+                known = self._known_of(txn.id())
+                if known is not None:
+                    return txn, known
+                txn.abort()  # two commits came in between: begin again with the newest
+        raise CorruptStore(f"LMDB's meta pages in '{self.store}' do not fit; restore the store from a backup")
 
     def transact(self, apply: Callable[[lmdb.Transaction], None], committing: Callable[[bool], None]) -> int:
         """Run `apply` in a write transaction and commit it durably, growing the map as often as it takes.
@@ -121,15 +126,34 @@ class Generation:
             rows = self._rows = RowFile(self.directory / layout.ROWS_FILE, slots, self.n_features, self.store)
         return rows
 
-    def look_ahead(self, transaction: int, database: str, first: bytes, last: bytes | None) -> None:
-        """Before a reader walks over a range of a database: raise if one of its pages is damaged (guard.py)."""
-        if self.writable:
-            return
+    def look_ahead(self, known: Known, database: str, first: bytes, last: bytes | None) -> None:
+        """Before somebody walks over a range of a database: raise if one of its pages is damaged (guard.py).
+
+        A handle that writes looks less at trees, whose pages every commit replaces: a lost record of theirs is noticed
+        by who follows their counts and stamps, and a writer may be stopped by LMDB.
+        """
+        with self._guarded(database):
+            if not (self.writable and database in _COUNTED) or self._guard.has_long(known, database):
+                self._guard.look(known, database, first, last)
+
+    def look_for_long(self, known: Known, database: str, keys: Keys) -> None:
+        """Before somebody gets values: raise if the length of a long one is damaged. Looks at nothing where there are
+        none: a short one cannot lead out of its page."""
+        with self._guarded(database):
+            if self._guard.has_long(known, database):
+                self._guard.look_for(known, database, keys)
+
+    def look_around_long(self, known: Known, database: str, keys: Keys) -> None:
+        """Like `look_for_long`, for who may take a neighbour of one of `keys`."""
+        with self._guarded(database):
+            for key in keys if self._guard.has_long(known, database) else ():
+                self._guard.look(known, database, key, key)
+
+    @contextmanager
+    def _guarded(self, database: str) -> Iterator[None]:
         with self._guarding:
-            if self._guard is None:
-                self._guard = Guard(self.directory / layout.DATA_FILE)
             try:
-                self._guard.look(transaction, database, first, last)
+                yield
             except Unsound as error:
                 raise CorruptStore(
                     f"'{database}' in '{self.store}' is damaged ({error}); no answer was given. "
@@ -191,8 +215,7 @@ class Generation:
             self.env.close()
             if self._writer is not None:
                 self._writer.close()
-            if self._guard is not None:
-                self._guard.close()
+            self._guard.close()
             self._lease.release()
 
     @contextmanager
@@ -220,8 +243,11 @@ class Generation:
             raise
 
     def _read_meta(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        with self.translating(), self.env.begin() as txn:
-            found = {key: txn.get(key, db=self.databases["meta"]) for key in (layout.META_FORMAT, layout.META_SETTINGS)}
+        keys = (layout.META_FORMAT, layout.META_SETTINGS)
+        txn, known = self.begin()
+        with self.translating(), txn:
+            self.look_for_long(known, "meta", keys)
+            found = {key: txn.get(key, db=self.databases["meta"]) for key in keys}
         messages = []
         for key, value in found.items():
             payload = None if value is None else records.unpack("meta", key, bytes(value))
@@ -252,6 +278,24 @@ class Generation:
             raise
         failpoint("commit-after")
         return number
+
+    def _begin(self) -> lmdb.Transaction:
+        try:
+            return self.env.begin()
+        except lmdb.MapResizedError:
+            with self.translating():
+                self._resize(0)
+                return self.env.begin()
+        except lmdb.Error as error:
+            raise lmdb_env.translate(error, self.store) from error
+
+    def _known_of(self, transaction: int) -> Known | None:
+        """What is known of a transaction's pages; None if LMDB's meta pages no longer tell where they begin."""
+        with self._guarding:
+            known = self._known.get(transaction) or self._guard.begin(transaction)
+            if known is not None:
+                self._known[transaction] = self._newest_known = known
+            return known
 
     def _begin_write(self) -> lmdb.Transaction:
         with self.gate:

@@ -1,29 +1,33 @@
-"""Looking at LMDB's pages before a cursor walks over them.
+"""Looking at LMDB's pages before LMDB walks over them.
 
-py-lmdb's LMDB checks the pages that a search goes down through. A cursor that steps from one leaf to the next checks
-less: a neighbour that is not the kind of page it should be ends the process in an assertion, and one whose last
-records are hidden by a damaged header goes unnoticed. A reading process must survive both. So before a reader walks,
-or says that a key is not there, the pages on its way (and one to each side) are read as plain bytes and held against
-what every sound page fulfils:
+py-lmdb's LMDB checks the pages that a search goes down through. Three things it leaves unchecked:
+
+    a step to a neighbouring leaf that is not the kind of page it should be    an assertion ends the process
+    the last records of a page, hidden by a damaged header                     nobody notices
+    the length of a value that has pages of its own                            read behind the file's end: SIGBUS
+
+A reading process must survive and notice all three. So before anybody walks, says that a key is not there, or gets a
+value that may be a long one, the pages on the way are read as plain bytes and held against what every sound page
+fulfils:
 
     its own number in its header; a branch above the tree's depth, a leaf at it
     16 <= lower <= upper <= page size; at least one record
     each record within the page, and all of them together exactly what lies behind `upper`
-    keys ascending, and between those that the branch above has for this page and the next; a large value no longer
-    than its pages
+    keys ascending, and between those that the branch above has for this page and the next
+    a long value has exactly the pages that its length takes, and they are in the file
 
-The way starts at the meta page of the snapshot's own transaction. LMDB keeps the last two; for an older snapshot there
-is nothing to start from, and nothing is looked at. What was looked at is remembered as long as the transaction stays
-the same.
+The way starts at the meta page of the snapshot's own transaction, which is read when the snapshot begins: LMDB keeps
+the last two only. What was looked at is remembered for as long as a snapshot of that transaction is open, and for the
+newest one.
 
-Not done here: guarding writers, who may be stopped by LMDB's assertions, and single searches.
+Not done here: guarding LMDB's write transactions, who may be stopped by its assertions.
 """
 
 import os
 import struct
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 
 from dynfrsdb_storage.layout import PAGE_BYTES, PAGE_HEADER
@@ -33,26 +37,41 @@ _TREE = struct.Struct("<IHHQQQQQ")
 _HEADER = struct.Struct("<QHHHH")
 _NODE = struct.Struct("<HHHH")
 _NO_PAGE = 0xFFFFFFFFFFFFFFFF
-_BRANCH, _LEAF = 1, 2
+_BRANCH, _LEAF, _LONG = 1, 2, 4
 _BIG, _SUBTREE = 1, 2
 _TRANSIENT = 0xC010
 """Flags of a page in memory, which mean nothing on disk."""
 
 Branch = tuple[list[bytes], list[int]]
 Range = tuple[bytes, bytes | None]
+_EVERYTHING: Range = b"", None
+Keys = Sequence[bytes]
 
 
 class Unsound(Exception):
     """A page is not what it should be."""
 
 
-@dataclass
+@dataclass(frozen=True)
+class Tree:
+    """One sub-database, as LMDB notes it."""
+
+    root: int
+    depth: int
+    leaves: int
+    long_pages: int
+    """Pages of values that have pages of their own."""
+    records: int
+
+
+@dataclass(eq=False)
 class Known:
-    """What was looked at in one transaction: roots and depths by database, branches and leaves by page."""
+    """What was looked at in one transaction: databases by name, branches and leaves by page."""
 
     transaction: int
     last_page: int
-    trees: dict[bytes, tuple[int, int]]
+    main_root: int
+    trees: dict[bytes, Tree] | None = None
     branches: dict[int, Branch] = field(default_factory=dict)
     leaves: dict[int, list[bytes]] = field(default_factory=dict)
     """The first and the last key of each."""
@@ -63,72 +82,102 @@ class Guard:
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        self._known: Known | None = None
 
     def close(self) -> None:
         """Close the file."""
         os.close(self._descriptor)
 
-    def look(self, transaction: int, database: str, first: bytes, last: bytes | None) -> None:
-        """Raise Unsound if a walk from before `first` to behind `last` (None: to the end) meets a bad page."""
-        known = self._known
-        if known is None or known.transaction != transaction:
-            known = self._known = self._begin(transaction)
-        if known is not None:
-            root, depth = known.trees.get(database.encode(), (_NO_PAGE, 0))
-            if root != _NO_PAGE:
-                self._visit(known, root, depth, (first, last), (b"", None))
-
-    def _begin(self, transaction: int) -> Known | None:
-        for number in (0, 1):
+    def begin(self, transaction: int) -> Known | None:
+        """Where a transaction's trees begin; None if it is not one of the last two."""
+        for number in (transaction & 1, ~transaction & 1):
             raw = os.pread(self._descriptor, _META.size, number * PAGE_BYTES + PAGE_HEADER)
             if len(raw) == _META.size:
                 *_, main, last_page, found = _META.unpack(raw)
                 if found == transaction:
-                    return Known(transaction, last_page, self._trees(_TREE.unpack(main)[7], last_page))
+                    return Known(transaction, last_page, _TREE.unpack(main)[7])
         return None
 
-    def _trees(self, root: int, last_page: int) -> dict[bytes, tuple[int, int]]:
-        """The (root, depth) of each sub-database; they fit one page."""
-        page = self._page(root, last_page)
+    def tree(self, known: Known, database: str) -> Tree | None:
+        """A database; None if there is none of this name, or nothing in it."""
+        if known.trees is None:
+            known.trees = self._trees(known)
+        tree = known.trees.get(database.encode())
+        return None if tree is None or tree.root == _NO_PAGE else tree
+
+    def look(self, known: Known, database: str, first: bytes, last: bytes | None) -> None:
+        """Raise Unsound if a walk from before `first` to behind `last` (None: to the end) meets a bad page."""
+        tree = self.tree(known, database)
+        if tree is not None:
+            self._visit(known, tree.root, tree.depth, (first, last), _EVERYTHING)
+
+    def has_long(self, known: Known, database: str) -> bool:
+        """Whether values of a database have pages of their own."""
+        tree = self.tree(known, database)
+        return tree is not None and tree.long_pages > 0
+
+    def look_for(self, known: Known, database: str, keys: Keys) -> None:
+        """Raise Unsound if a search for one of `keys` meets a bad page."""
+        tree = self.tree(known, database)
+        seen: Range = b"", b""  # by the leaf that was looked at last
+        for key in keys:
+            if tree is not None and (key < seen[0] or (seen[1] is not None and key >= seen[1])):
+                seen = self._descend(known, tree, key)
+
+    def _descend(self, known: Known, tree: Tree, key: bytes) -> Range:
+        """Look at the leaf that a search for `key` ends at, and at what is above it; returns its bounds."""
+        number, bounds = tree.root, _EVERYTHING
+        for _ in range(tree.depth - 1):
+            keys, children = self._branch_at(known, number, bounds)
+            i = bisect_right(keys, key) - 1
+            number, bounds = children[i], _between(keys, i, bounds)
+        self._look_at_leaf(known, number, bounds)
+        return bounds
+
+    def _trees(self, known: Known) -> dict[bytes, Tree]:
+        """All sub-databases; they fit one page."""
+        page = self._page(known.main_root, known.last_page)
         if not page[10] & _LEAF:
-            return {}
+            raise Unsound(f"page {known.main_root} is no leaf")
         trees = {}
-        for at, key, size, flags in _records(page, root):
+        for at, key, size, flags in _records(page, known.main_root):
             if flags & _SUBTREE and size == _TREE.size:
-                tree = _TREE.unpack_from(page, at)
-                trees[key] = tree[7], tree[2]
+                _, _, depth, _, leaves, long_pages, records, root = _TREE.unpack_from(page, at)
+                trees[key] = Tree(root, depth, leaves, long_pages, records)
         return trees
 
     def _visit(self, known: Known, number: int, levels: int, wanted: Range, bounds: Range) -> None:
         """Look at a page, whose keys must lie within `bounds`, and at what is below it and near `wanted`."""
         if levels <= 1:
-            if number not in known.leaves:
-                known.leaves[number] = self._leaf(known, number)
-            _refuse_outside(known.leaves[number], bounds, number)
+            self._look_at_leaf(known, number, bounds)
             return
+        keys, children = self._branch_at(known, number, bounds)
+        begin = max(bisect_right(keys, wanted[0]) - 2, 0)
+        end = len(children) if wanted[1] is None else min(bisect_right(keys, wanted[1]) + 1, len(children))
+        for i in range(begin, end):
+            self._visit(known, children[i], levels - 1, wanted, _between(keys, i, bounds))
+
+    def _look_at_leaf(self, known: Known, number: int, bounds: Range) -> None:
+        if number not in known.leaves:
+            known.leaves[number] = self._leaf(known, number)
+        _refuse_outside(known.leaves[number], bounds, number)
+
+    def _branch_at(self, known: Known, number: int, bounds: Range) -> Branch:
         if number not in known.branches:
             known.branches[number] = self._branch(known, number)
         keys, children = known.branches[number]
         _refuse_outside(keys[1:], bounds, number)
-        begin = max(bisect_right(keys, wanted[0]) - 2, 0)
-        end = len(children) if wanted[1] is None else min(bisect_right(keys, wanted[1]) + 1, len(children))
-        edges: list[bytes | None] = [bounds[0], *keys[1:], bounds[1]]
-        for i in range(begin, end):
-            self._visit(known, children[i], levels - 1, wanted, (edges[i] or b"", edges[i + 1]))
+        return keys, children
 
     def _branch(self, known: Known, number: int) -> Branch:
         page = self._page(number, known.last_page)
         if not page[10] & _BRANCH:
             raise Unsound(f"page {number} is no branch")
         keys, children = [], []
-        for at, key, _, flags in _records(page, number):
-            low, high, _, _ = _NODE.unpack_from(page, at - len(key) - _NODE.size)
+        for _, key, low, high in _records(page, number):
             keys.append(key)
-            children.append(low | high << 16 | flags << 32)
+            children.append(low | high << 32)
         keys[0] = b""
-        if any(a >= b for a, b in pairwise(keys)):
-            raise Unsound(f"the keys of page {number} do not ascend")
+        _refuse_unordered(keys, number)
         return keys, children
 
     def _leaf(self, known: Known, number: int) -> list[bytes]:
@@ -139,15 +188,18 @@ class Guard:
         for at, key, size, flags in _records(page, number):
             keys.append(key)
             if flags & _BIG:
-                there = int.from_bytes(page[at : at + 8], "little")
-                if there > known.last_page:
-                    raise Unsound(f"page {number} refers to a page that does not exist")
-                pages = int.from_bytes(os.pread(self._descriptor, 16, there * PAGE_BYTES)[12:16], "little")
-                if size > pages * PAGE_BYTES - PAGE_HEADER or there + pages - 1 > known.last_page:
-                    raise Unsound(f"a record of page {number} is longer than its pages")
-        if any(a >= b for a, b in pairwise(keys)):
-            raise Unsound(f"the keys of page {number} do not ascend")
+                self._look_at_long(known, number, int.from_bytes(page[at : at + 8], "little"), size)
+        _refuse_unordered(keys, number)
         return [keys[0], keys[-1]]
+
+    def _look_at_long(self, known: Known, number: int, there: int, size: int) -> None:
+        """Refuse a value that does not have, from page `there` on, exactly the pages that its `size` takes."""
+        pages = (size + PAGE_HEADER + PAGE_BYTES - 1) // PAGE_BYTES
+        if not 1 < there <= known.last_page + 1 - pages:
+            raise Unsound(f"a record of page {number} refers to pages that do not exist")
+        own, _, flags, low, high = _HEADER.unpack(os.pread(self._descriptor, PAGE_HEADER, there * PAGE_BYTES))
+        if (own, flags & ~_TRANSIENT, low | high << 16) != (there, _LONG, pages):
+            raise Unsound(f"a record of page {number} is not as long as its pages")
 
     def _page(self, number: int, last_page: int) -> bytes:
         """A tree page, if its header can be right."""
@@ -165,6 +217,11 @@ class Guard:
         return page
 
 
+def _between(keys: list[bytes], i: int, bounds: Range) -> Range:
+    """The bounds of the i-th child of a branch whose own are `bounds`."""
+    return keys[i] if i else bounds[0], keys[i + 1] if i + 1 < len(keys) else bounds[1]
+
+
 def _refuse_outside(keys: list[bytes], bounds: Range, number: int) -> None:
     low, high = bounds
     if keys and (keys[0] < low or (high is not None and keys[-1] >= high)):
@@ -172,19 +229,28 @@ def _refuse_outside(keys: list[bytes], bounds: Range, number: int) -> None:
 
 
 def _records(page: bytes, number: int) -> list[tuple[int, bytes, int, int]]:
-    """The (offset of the value, key, size, flags) of each record; in a branch, size and flags are part of a number."""
+    """The (offset of the value, key, size, flags) of each record; in a branch, the last two are a number."""
     _, _, kind, lower, upper = _HEADER.unpack_from(page)
-    branch, found, total = kind & _BRANCH, [], 0
-    for (at,) in struct.iter_unpack("<H", page[PAGE_HEADER:lower]):
-        if not upper <= at <= PAGE_BYTES - _NODE.size:
+    leaf, found, total = not kind & _BRANCH, [], 0
+    unpack, last = _NODE.unpack_from, PAGE_BYTES - _NODE.size
+    for at in struct.unpack_from(f"<{(lower - PAGE_HEADER) // 2}H", page, PAGE_HEADER):
+        if not upper <= at <= last:
             raise Unsound(f"a record of page {number} is not in it")
-        low, high, flags, key_size = _NODE.unpack_from(page, at)
-        value, size = at + _NODE.size + key_size, low | high << 16
-        inside = 0 if branch else 8 if flags & _BIG else size
-        if value + inside > PAGE_BYTES:
+        low, high, flags, key_size = unpack(page, at)
+        begin = at + 8
+        value = end = begin + key_size
+        size = low | high << 16
+        if leaf:
+            end += 8 if flags & _BIG else size
+        if end > PAGE_BYTES:
             raise Unsound(f"a record of page {number} is longer than the page")
-        total += (_NODE.size + key_size + inside + 1) & ~1
-        found.append((value, page[value - key_size : value], size, flags))
+        total += (end - at + 1) & ~1
+        found.append((value, page[begin:value], size, flags))
     if total != PAGE_BYTES - upper:
         raise Unsound(f"page {number} has lost records")
     return found
+
+
+def _refuse_unordered(keys: list[bytes], number: int) -> None:
+    if sorted(keys) != keys or len(set(keys)) < len(keys):
+        raise Unsound(f"the keys of page {number} do not ascend")

@@ -49,8 +49,8 @@ class Snapshot:
         self._ended = ""
         self._state: dict[str, Any] | None = None
         with generation.gate:
-            self._txn: lmdb.Transaction | None = generation.begin()
-            self._number: int = self._txn.id()
+            self._txn: lmdb.Transaction | None
+            self._txn, self._known = generation.begin()
             self.generation = share(generation)
             generation.snapshots.add(self)
 
@@ -77,7 +77,7 @@ class Snapshot:
     @property
     def transaction(self) -> int:
         """LMDB's number of this snapshot's commit."""
-        return self._number
+        return self._known.transaction
 
     @property
     def ended(self) -> bool:
@@ -92,8 +92,9 @@ class Snapshot:
     def get(self, database: str, keys: Iterable[bytes]) -> list[bytes | None]:
         """The payloads of `keys`, checked and owned; None for a key that is not there."""
         found: list[bytes | None] = []
-        loaded = 0
+        loaded, keys = 0, list(keys)
         self._check_process()
+        self.generation.look_for_long(self._known, database, keys)
         with self._lock:
             get, handle = self._live().get, self.generation.databases[database]
             try:
@@ -143,6 +144,8 @@ class Snapshot:
         """For each of `keys` the last (key, payload) that is not behind it, or None."""
         found: list[tuple[bytes, bytes] | None] = []
         self._check_process()
+        keys = list(keys)
+        self.generation.look_around_long(self._known, database, keys)
         with self._lock:
             try:
                 with self._live().cursor(db=self.generation.databases[database]) as cursor:
@@ -175,7 +178,8 @@ class Snapshot:
 
     def confirm(self, database: str, expected: int | None = None) -> None:
         """Walk over all keys of a database and raise unless there are as many as its own count and `expected` say."""
-        self.generation.look_ahead(self._number, database, b"", None)
+        self._check_process()
+        self.generation.look_ahead(self._known, database, b"", None)
         walked, said = self._count_keys(database), self.count(database)
         if walked != said or expected not in (None, walked):
             raise CorruptStore(
@@ -204,8 +208,7 @@ class Snapshot:
         with self.generation.gate, self._lock:
             self._live().abort()
             self._txn, self._state = None, None
-            self._txn = self.generation.begin()
-            self._number = self._txn.id()
+            self._txn, self._known = self.generation.begin()
 
     def close(self) -> None:
         """End the snapshot."""
@@ -231,8 +234,8 @@ class Snapshot:
         try:
             if self._ended:
                 return
-            txn = self.generation.begin()
-            if txn.id() == self._number:
+            txn, known = self.generation.begin()
+            if known is self._known:
                 self._txn = txn
             else:
                 txn.abort()
@@ -273,7 +276,8 @@ class Snapshot:
         """All records with first <= key <= last, and one behind them if there is one."""
         after = first or b""
         inclusive = True
-        self.generation.look_ahead(self._number, database, after, last)
+        self._check_process()
+        self.generation.look_ahead(self._known, database, after, last)
         while True:
             batch = self._batch(database, after, inclusive, last)
             for key, value in batch:
@@ -326,7 +330,7 @@ class Snapshot:
     def _prove_missing(self, database: str, key: bytes) -> None:
         """Raise unless a search for `key` ends between two good records that bracket it; the caller holds the lock."""
         handle = self.generation.databases[database]
-        self.generation.look_ahead(self._number, database, key, key)
+        self.generation.look_ahead(self._known, database, key, key)
         with self._live().cursor(db=handle) as cursor:
             behind = self._item(database, cursor) if cursor.set_range(key) else None
             before = self._item(database, cursor) if (cursor.last() if behind is None else cursor.prev()) else None

@@ -191,7 +191,8 @@ def _file_sizes(directory: Path) -> dict[str, int]:
 
 def _free_pages(generation: Generation, last_page: int) -> int:
     """Pages of data.mdb that hold no tree: the free ones, and those that list them."""
-    with generation.gate, generation.begin() as txn:
+    txn, _ = generation.begin()
+    with generation.gate, txn:
         stats = [generation.env.stat(), *(txn.stat(database) for database in generation.databases.values())]
     used = sum(stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"] for stat in stats)
     return int(last_page + 1 - 2 - used)
