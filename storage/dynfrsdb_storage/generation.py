@@ -21,7 +21,7 @@ import collections
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -148,6 +148,16 @@ class Generation:
         with self._guarded(database):
             for key in keys if self._guard.has_long(known, database) else ():
                 self._guard.look(known, database, key, key)
+
+    def look_before_writing(self, known: Known, database: str, ranges: Iterable[tuple[bytes, bytes]]) -> None:
+        """Before a write transaction changes keys in sorted ranges: raise if that would spread damage (guard.py)."""
+        with self._guarded(database):
+            self._guard.look_before_writing(known, database, ranges)
+
+    def free_list(self, known: Known) -> int:
+        """The checksum of LMDB's list of free pages."""
+        with self._guarded("the list of free pages"):
+            return self._guard.free_list(known)
 
     @contextmanager
     def _guarded(self, database: str) -> Iterator[None]:

@@ -20,13 +20,21 @@ The way starts at the meta page of the snapshot's own transaction, which is read
 the last two only. What was looked at is remembered for as long as a snapshot of that transaction is open, and for the
 newest one.
 
-Not done here: guarding LMDB's write transactions, who may be stopped by its assertions.
+LMDB's write transactions believe more. A page they change is copied and written with the flags it has: one more bit
+there makes it a value of many pages, and whatever lies behind it in memory is written over committed pages. The number
+in a changed page's header goes onto the free list, and what is on the free list is overwritten. So before a write
+transaction, the headers of all pages that it will change (and of the neighbours they may be joined with) are looked at,
+and the whole free list, whose checksum the writer before us has left in LOCK.
+
+Not done here: what is inside the leaves that a write transaction changes. Damage there is carried along into the new
+page; the checksums of the records name it.
 """
 
 import os
 import struct
+import zlib
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -39,8 +47,6 @@ _NODE = struct.Struct("<HHHH")
 _NO_PAGE = 0xFFFFFFFFFFFFFFFF
 _BRANCH, _LEAF, _LONG = 1, 2, 4
 _BIG, _SUBTREE = 1, 2
-_TRANSIENT = 0xC010
-"""Flags of a page in memory, which mean nothing on disk."""
 
 Branch = tuple[list[bytes], list[int]]
 Range = tuple[bytes, bytes | None]
@@ -70,11 +76,14 @@ class Known:
 
     transaction: int
     last_page: int
+    free_root: int
     main_root: int
     trees: dict[bytes, Tree] | None = None
     branches: dict[int, Branch] = field(default_factory=dict)
     leaves: dict[int, list[bytes]] = field(default_factory=dict)
     """The first and the last key of each."""
+    headers: set[int] = field(default_factory=set)
+    """Pages of which nothing but the header was looked at."""
 
 
 class Guard:
@@ -92,9 +101,9 @@ class Guard:
         for number in (transaction & 1, ~transaction & 1):
             raw = os.pread(self._descriptor, _META.size, number * PAGE_BYTES + PAGE_HEADER)
             if len(raw) == _META.size:
-                *_, main, last_page, found = _META.unpack(raw)
+                *_, free, main, last_page, found = _META.unpack(raw)
                 if found == transaction:
-                    return Known(transaction, last_page, _TREE.unpack(main)[7])
+                    return Known(transaction, last_page, _TREE.unpack(free)[7], _TREE.unpack(main)[7])
         return None
 
     def tree(self, known: Known, database: str) -> Tree | None:
@@ -118,20 +127,63 @@ class Guard:
     def look_for(self, known: Known, database: str, keys: Keys) -> None:
         """Raise Unsound if a search for one of `keys` meets a bad page."""
         tree = self.tree(known, database)
+        if tree is None:
+            return
         seen: Range = b"", b""  # by the leaf that was looked at last
         for key in keys:
-            if tree is not None and (key < seen[0] or (seen[1] is not None and key >= seen[1])):
+            if not _covers(seen, key, key):
                 seen = self._descend(known, tree, key)
 
-    def _descend(self, known: Known, tree: Tree, key: bytes) -> Range:
-        """Look at the leaf that a search for `key` ends at, and at what is above it; returns its bounds."""
+    def look_before_writing(self, known: Known, database: str, ranges: Iterable[tuple[bytes, bytes]]) -> None:
+        """Raise Unsound if a write to keys in sorted (first, last) ranges would change a page whose header is bad."""
+        tree = self.tree(known, database)
+        if tree is None:
+            return
+        seen: Range = b"", b""  # by the leaf that was looked at last
+        for first, last in ranges:
+            while not _covers(seen, first, last):
+                seen = self._descend(known, tree, first, writing=True)
+                first = max(first, seen[1] or first)
+
+    def free_list(self, known: Known) -> int:
+        """The checksum of the list of free pages; raises Unsound if one of its own pages is bad."""
+        check, waiting = 0, [known.free_root] if known.free_root != _NO_PAGE else []
+        while waiting:
+            number = waiting.pop()
+            page = self._page(number, known.last_page)
+            check = zlib.crc32(page, check)
+            for at, _, size, flags in _records(page, number):
+                if page[10] & _BRANCH:
+                    waiting.append(size | flags << 32)
+                elif flags & _BIG:
+                    there = int.from_bytes(page[at : at + 8], "little")
+                    self._look_at_long(known, number, there, size)
+                    check = zlib.crc32(os.pread(self._descriptor, PAGE_HEADER + size, there * PAGE_BYTES), check)
+        return check
+
+    def _descend(self, known: Known, tree: Tree, key: bytes, writing: bool = False) -> Range:
+        """Look at the leaf that a search for `key` ends at, and at what is above it; returns its bounds.
+
+        Who is writing looks at neighbours as well, and at no more than the headers of leaves without long values.
+        """
         number, bounds = tree.root, _EVERYTHING
         for _ in range(tree.depth - 1):
             keys, children = self._branch_at(known, number, bounds)
             i = bisect_right(keys, key) - 1
+            if writing:
+                self._look_at_headers(known, children[max(i - 1, 0) : i + 2])
             number, bounds = children[i], _between(keys, i, bounds)
-        self._look_at_leaf(known, number, bounds)
+        if not writing or tree.long_pages:
+            self._look_at_leaf(known, number, bounds)
+        elif tree.depth == 1:
+            self._look_at_headers(known, [number])
         return bounds
+
+    def _look_at_headers(self, known: Known, numbers: list[int]) -> None:
+        for number in numbers:
+            if number not in known.headers:
+                self._page(number, known.last_page, PAGE_HEADER)
+                known.headers.add(number)
 
     def _trees(self, known: Known) -> dict[bytes, Tree]:
         """All sub-databases; they fit one page."""
@@ -198,23 +250,27 @@ class Guard:
         if not 1 < there <= known.last_page + 1 - pages:
             raise Unsound(f"a record of page {number} refers to pages that do not exist")
         own, _, flags, low, high = _HEADER.unpack(os.pread(self._descriptor, PAGE_HEADER, there * PAGE_BYTES))
-        if (own, flags & ~_TRANSIENT, low | high << 16) != (there, _LONG, pages):
+        if (own, flags, low | high << 16) != (there, _LONG, pages):
             raise Unsound(f"a record of page {number} is not as long as its pages")
 
-    def _page(self, number: int, last_page: int) -> bytes:
-        """A tree page, if its header can be right."""
-        page = os.pread(self._descriptor, PAGE_BYTES, number * PAGE_BYTES) if number <= last_page else b""
-        if len(page) < PAGE_BYTES:
+    def _page(self, number: int, last_page: int, size: int = PAGE_BYTES) -> bytes:
+        """The first `size` bytes of a tree page, if its header can be right."""
+        page = os.pread(self._descriptor, size, number * PAGE_BYTES) if number <= last_page else b""
+        if len(page) < size:
             raise Unsound(f"page {number} does not exist")
         own, _, flags, lower, upper = _HEADER.unpack_from(page)
         if (
             own != number
-            or flags & ~_TRANSIENT not in (_BRANCH, _LEAF)
+            or flags not in (_BRANCH, _LEAF)
             or lower % 2
             or not PAGE_HEADER < lower <= upper <= PAGE_BYTES
         ):
             raise Unsound(f"page {number} has a bad header")
         return page
+
+
+def _covers(bounds: Range, first: bytes, last: bytes) -> bool:
+    return bounds[0] <= first and (bounds[1] is None or last < bounds[1])
 
 
 def _between(keys: list[bytes], i: int, bounds: Range) -> Range:

@@ -3,7 +3,7 @@
 **LOCK** is one 512-byte block in the store's directory. Whoever writes holds an exclusive `flock` on it for the whole
 transaction, and puts into the block who it is and, after each durable commit, the number of that commit:
 
-    5f0c1a2b {"acknowledged": 17, "host": "a", "pid": 4711, "purpose": "add", "since": 1700000000.0}
+    5f0c1a2b {"acknowledged": 17, "free_at": 18, "free_list": 911, "host": "a", "pid": 4711, "purpose": "add", ...}
 
 The number outlives the lock. A store whose newest commit is older than it was rolled back (an old copy of the data
 put in place of the newer one) and is refused. Pid 0 means that the last holder left in good order; any other pid in a
@@ -40,9 +40,12 @@ that, so that the child knows every descriptor it has to close."""
 
 @dataclass(frozen=True)
 class Holder:
-    """What the lock block says: the last acknowledged commit, and who holds (or last held) the lock."""
+    """What the lock block says: the last acknowledged commit, the checksum of LMDB's free list and as of when, and
+    who holds (or last held) the lock."""
 
     acknowledged: int = 0
+    free_at: int = 0
+    free_list: int = 0
     host: str = ""
     pid: int = 0
     purpose: str = ""
@@ -64,7 +67,8 @@ class WriterLock:
         descriptor = _wait_for(store, time.monotonic() + timeout)
         try:
             before = _read(descriptor, store)
-            here = Holder(before.acknowledged, _plain(socket.gethostname()), os.getpid(), _plain(purpose), time.time())
+            host, purpose = _plain(socket.gethostname()), _plain(purpose)
+            here = replace(before, host=host, pid=os.getpid(), purpose=purpose, since=time.time())
             _write(descriptor, here)
         except BaseException:
             _let_go(descriptor)
@@ -79,6 +83,15 @@ class WriterLock:
     def acknowledge(self, commit: int) -> None:
         """Note that `commit` is durable: from now on an older store is a rolled back one."""
         self._holder = replace(self._holder, acknowledged=commit)
+        _write(self._descriptor, self._holder)
+
+    def free_list(self, place: int) -> int | None:
+        """The checksum of LMDB's free list at the `place` of a snapshot, if it was noted for that one."""
+        return self._holder.free_list if self._holder.free_at == place else None
+
+    def note_free_list(self, place: int, checksum: int) -> None:
+        """Note the checksum of LMDB's free list, for the next writer."""
+        self._holder = replace(self._holder, free_at=place, free_list=checksum)
         _write(self._descriptor, self._holder)
 
     def release(self, in_order: bool) -> None:

@@ -80,6 +80,11 @@ class Snapshot:
         return self._known.transaction
 
     @property
+    def place(self) -> int:
+        """LMDB's number of this snapshot's commit together with the generation's: unique in the life of a store."""
+        return self.generation.number << 48 | self.transaction
+
+    @property
     def ended(self) -> bool:
         """Whether this snapshot is over: rows read since may have been erased meanwhile, so ask the newest commit."""
         return bool(self._ended) or self.generation.pid != os.getpid()
@@ -187,6 +192,14 @@ class Snapshot:
                 f"{said if expected is None else expected}; nothing was answered or changed. "
                 f"Run 'dynfrsdb check {self.generation.store}'"
             )
+
+    def look_before_writing(self, database: str, ranges: Iterable[tuple[bytes, bytes]]) -> None:
+        """Raise if a write to keys in sorted (first, last) ranges would meet a page that must not be written on."""
+        self.generation.look_before_writing(self._known, database, ranges)
+
+    def free_list(self) -> int:
+        """The checksum of LMDB's list of free pages."""
+        return self.generation.free_list(self._known)
 
     def roots(self) -> records.Roots:
         """The (stamps, n, tags) of all trees' roots."""

@@ -25,6 +25,7 @@ Not done here: which records to write. That is the business of the layers above.
 import os
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -67,6 +68,7 @@ class WriteSession:
             self.snapshot = Snapshot(self._generation, self._store.loads)
             if self.snapshot.commit < self._lock.acknowledged:
                 raise rolled_back(str(self._store.path), self.snapshot.commit, self._lock.acknowledged)
+            self._refuse_damaged_free_list(self._lock.free_list(self.snapshot.place))
             self._rows = self._generation.row_writer()
             self._generation.keep_allocated()
             self._clean_up()
@@ -159,6 +161,7 @@ class WriteSession:
         """Make everything durable and visible at once; returns the number of the commit."""
         self._check()
         plan = self._plan()
+        self._look_before_writing(plan)
         if len(plan.written) or plan.grown:
             self._sync_rows()
         self._make_durable(lambda txn: self._apply(txn, plan), plan.number, rows_go_live=True)
@@ -222,6 +225,7 @@ class WriteSession:
         if grown:
             self._rows.grow(before["slots"] + grown)
             self._sync_rows()
+        self._look_before_writing()
         kept = {
             "commit": self.number,
             "slots": before["slots"] + grown,
@@ -257,6 +261,8 @@ class WriteSession:
         self._lock.acknowledge(number)
         failpoint("acknowledge-after")
         self.snapshot.renew()
+        with suppress(CorruptStore):  # the change stands; the next session says what is wrong
+            self._lock.note_free_list(self.snapshot.place, self.snapshot.free_list())
         self._generation.keep_allocated()
 
     def _doubt(self, committing: bool) -> None:
@@ -278,6 +284,29 @@ class WriteSession:
         for name, items in plan.puts.items():
             with txn.cursor(db=databases[name]) as cursor:
                 cursor.putmulti(items)
+
+    def _look_before_writing(self, plan: "_Plan | None" = None) -> None:
+        """Raise if the LMDB transaction of a plan (or one for a larger reservation) would spread damage."""
+        ranges: dict[str, list[tuple[bytes, bytes]]] = {"meta": [(layout.META_STATE, layout.META_STATE)]}
+        ranges["reserved"] = ranges["pending"] = [(b"", b"\xff" * 12)]
+        if plan is not None:
+            for name, first, last in self._cuts:
+                ranges.setdefault(name, []).append((first, last))
+            for name, key in self._deletes:
+                ranges.setdefault(name, []).append((key, key))
+            for name, items in plan.puts.items():
+                ranges.setdefault(name, []).extend((key, key) for key, _ in items)
+        for name, wanted in ranges.items():
+            self.snapshot.look_before_writing(name, sorted(wanted))
+
+    def _refuse_damaged_free_list(self, noted: int | None) -> None:
+        """Raise if LMDB's list of free pages is not as the last writer left it: LMDB would overwrite what is on it."""
+        if self.snapshot.free_list() != noted and noted is not None:
+            store = self._store.path
+            raise CorruptStore(
+                f"the list of free pages in '{store}' is damaged; nothing was changed. The store can be read: make a "
+                f"copy with 'dynfrsdb backup {store} DEST' and put it in its place"
+            )
 
     def _sync_rows(self) -> None:
         failpoint("rows-sync-before")

@@ -90,11 +90,6 @@ def offsets(page: bytes) -> list[int]:
     return [int.from_bytes(page[at : at + 2], "little") for at in range(16, lower, 2)]
 
 
-def newest_transaction(data: bytes) -> int:
-    """The number of the last transaction that LMDB has committed."""
-    return max(int.from_bytes(data[at + 144 : at + 152], "little") for at in (0, PAGE))
-
-
 def make(place: Path, **settings: Any) -> Wounded:
     """A store with some history; `older` is a copy of it from a few commits ago."""
     path = new_store(place / "people.forest", PEOPLE, **settings)
@@ -144,9 +139,9 @@ def aimed(store: Wounded, dice: random.Random) -> Flip:
     return DATA, number * PAGE + at, 1 << dice.randrange(8)
 
 
-def ask_everything(store: Wounded, dice: random.Random) -> str:
+def ask_everything(store: Wounded, path: Path, dice: random.Random) -> str:
     """Ask a store everything, and hold the answers against the truth; what comes back is the first that is wrong."""
-    with dynfrsdb.open(store.path) as db:
+    with dynfrsdb.open(path) as db:
         if answer(db) != store.answer:
             return "an answer"
         if len(db) != len(store.live):
@@ -164,13 +159,13 @@ def ask_everything(store: Wounded, dice: random.Random) -> str:
     return ""
 
 
-def read(store: Wounded, seed: int) -> str:
-    """What a reading process says of a damaged store: "right", "error", or what went wrong."""
+def read(store: Wounded, seed: int, path: Path | None = None) -> str:
+    """What a reading process says of a damaged store, or of the one at `path`: "right", "error", or what went wrong."""
 
     def work(tell: Tell) -> None:
         signal.alarm(60)
         try:
-            wrong = ask_everything(store, random.Random(seed))
+            wrong = ask_everything(store, path or store.path, random.Random(seed))
             tell({"outcome": f"a wrong answer: {wrong}" if wrong else "right"})
         except dynfrsdb.SampleNotFound as error:
             tell({"outcome": f"a wrong answer: {error}"})
