@@ -176,6 +176,7 @@ class Transaction:
         if self._known is not None:
             return 0
         hashed = self._db._secrets.subject(name)
+        session.snapshot.confirm_pages("subjects")  # or a page that lost records would have us forget only some of them
         first, last = layout.subject_range(hashed)
         stored = [layout.parse_subject_key(key)[1] for key, _ in session.snapshot.scan("subjects", first, last)]
         own = [id for id, live in self._changed.items() if live is not None and live.subject == hashed]

@@ -154,6 +154,11 @@ class Generation:
         with self._guarded(database):
             self._guard.look_before_writing(known, database, ranges)
 
+    def count(self, known: Known, database: str) -> tuple[int, int]:
+        """How many records the pages of a database have, and how many LMDB has noted."""
+        with self._guarded(database):
+            return self._guard.count(known, database)
+
     def free_list(self, known: Known) -> int:
         """The checksum of LMDB's list of free pages."""
         with self._guarded("the list of free pages"):

@@ -145,6 +145,17 @@ class Guard:
                 seen = self._descend(known, tree, first, writing=True)
                 first = max(first, seen[1] or first)
 
+    def count(self, known: Known, database: str) -> tuple[int, int]:
+        """How many records the leaves of a database have by their headers, and how many LMDB has noted."""
+        tree = self.tree(known, database)
+        if tree is None:
+            return 0, 0
+        level = [tree.root]
+        for _ in range(tree.depth - 1):
+            level = [child for number in level for child in self._branch_at(known, number, _EVERYTHING)[1]]
+        headers = (self._page(number, known.last_page, PAGE_HEADER) for number in level)
+        return sum((_HEADER.unpack(header)[3] - PAGE_HEADER) // 2 for header in headers), tree.records
+
     def free_list(self, known: Known) -> int:
         """The checksum of the list of free pages; raises Unsound if one of its own pages is bad."""
         check, waiting = 0, [known.free_root] if known.free_root != _NO_PAGE else []

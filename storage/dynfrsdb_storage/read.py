@@ -187,11 +187,14 @@ class Snapshot:
         self.generation.look_ahead(self._known, database, b"", None)
         walked, said = self._count_keys(database), self.count(database)
         if walked != said or expected not in (None, walked):
-            raise CorruptStore(
-                f"'{database}' in '{self.generation.store}' has {walked} records, there should be "
-                f"{said if expected is None else expected}; nothing was answered or changed. "
-                f"Run 'dynfrsdb check {self.generation.store}'"
-            )
+            raise self._lost(database, walked, said if expected is None else expected)
+
+    def confirm_pages(self, database: str) -> None:
+        """Raise unless the pages of a database have as many records as LMDB has noted; reads no more than headers."""
+        self._check_process()
+        found, said = self.generation.count(self._known, database)
+        if found != said:
+            raise self._lost(database, found, said)
 
     def look_before_writing(self, database: str, ranges: Iterable[tuple[bytes, bytes]]) -> None:
         """Raise if a write to keys in sorted (first, last) ranges would meet a page that must not be written on."""
@@ -371,6 +374,12 @@ class Snapshot:
         return CorruptStore(
             f"the pages of '{database}' in '{store}' do not lead where they should; no answer was given. "
             f"Run 'dynfrsdb check {store}'"
+        )
+
+    def _lost(self, database: str, found: int, expected: int) -> CorruptStore:
+        return CorruptStore(
+            f"'{database}' in '{self.generation.store}' has {found} records, there should be {expected}; nothing was "
+            f"answered or changed. Run 'dynfrsdb check {self.generation.store}'"
         )
 
     def _bad(self, database: str, key: bytes) -> CorruptStore:

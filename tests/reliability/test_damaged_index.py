@@ -42,9 +42,9 @@ def test_a_sample_that_the_index_has_lost_is_not_said_to_be_unknown(store: Wound
     assert set(hidden) <= store.live
 
     with dynfrsdb.open(path, "w", settle=None) as db:
-        with pytest.raises(dynfrsdb.CorruptStore, match=r"'samples' in .* has \d+ records, there should be"):
+        with pytest.raises(dynfrsdb.CorruptStore, match=r"'samples' in .* is damaged \(page \d+ has lost records\)"):
             db.remove([hidden[0]])
-        with pytest.raises(dynfrsdb.CorruptStore, match=r"'samples' in .* has \d+ records, there should be"):
+        with pytest.raises(dynfrsdb.CorruptStore, match=r"'samples' in .* is damaged \(page \d+ has lost records\)"):
             db.sample(hidden[0])
         assert not db.check()
 
@@ -59,6 +59,45 @@ def test_a_subject_that_the_index_has_lost_is_not_said_to_be_unknown(store: Woun
         db.remove(others)
         with pytest.raises(dynfrsdb.CorruptStore, match=r"'subjects' in .* has \d+ records, there should be"):
             db.forget(subject(whole))
+
+
+def test_a_subject_of_whom_the_index_lost_a_part_is_not_forgotten_in_part(store: Wounded, store_dir: Path) -> None:
+    path = Path(shutil.copytree(store.path, store_dir / "people.forest"))
+    hidden = {int.from_bytes(key[16:], "big") for key in hide_the_last_of_each_page(store, path, "subjects")}
+    part = next(id for id in hidden if any(subject(o) == subject(id) for o in store.live - hidden))
+
+    with dynfrsdb.open(path, "w", settle=None) as db:
+        with pytest.raises(
+            dynfrsdb.CorruptStore, match=r"'subjects' in .* there should be \d+; nothing was .* changed"
+        ):
+            db.forget(subject(part))
+        assert len(db) == len(store.live)
+
+
+def test_a_lost_write_to_the_index_of_subjects_does_not_forget_in_part(store: Wounded, store_dir: Path) -> None:
+    """An older page is sound, but those who came since are not on it."""
+    old = (store.older / DATA).read_bytes()
+    new = [id for id in store.live if id >= 5040]
+    path = Path(shutil.copytree(store.path, store_dir / "people.forest"))
+    seen: Counter[str] = Counter()
+    for number in store.pages["subjects"]:
+        here = slice(number * PAGE, (number + 1) * PAGE)
+        if old[here] == store.raw[DATA][here]:
+            continue
+        for id in new:
+            shutil.copyfile(store.path / DATA, path / DATA)
+            with open(path / DATA, "r+b", buffering=0) as file:
+                os.pwrite(file.fileno(), old[here], number * PAGE)
+            with dynfrsdb.open(path, "w", settle=None) as db:
+                try:
+                    plan = db.forget(subject(id), dry_run=True)
+                except dynfrsdb.CorruptStore:
+                    seen["error"] += 1
+                else:
+                    assert plan.removed == sum(subject(other) == subject(id) for other in store.live)
+                    seen["right"] += 1
+
+    assert seen["error"]
 
 
 def test_a_misled_search_is_noticed(store: Wounded) -> None:
