@@ -9,6 +9,10 @@ The number outlives the lock. A store whose newest commit is older than it was r
 put in place of the newer one) and is refused. Pid 0 means that the last holder left in good order; any other pid in a
 block nobody holds means that it died, and that the next writer has to clean up after it.
 
+Who waits asks again and again, and so does who has just let go; the latter would win nearly always. So writers take
+turns: only who has a `flock` on CURRENT asks for LOCK, and gives it back with LOCK in hand. While one waits with the
+turn, the one that lets go cannot have it.
+
 **LEASE** is an empty file in each generation; every process that has the generation open holds a shared `flock` on
 it. Only who gets it exclusively may delete the generation.
 
@@ -20,6 +24,7 @@ descriptors at once, which touches nothing of the parent's, and never unlocks th
 import fcntl
 import json
 import os
+import random
 import socket
 import threading
 import time
@@ -28,9 +33,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dynfrsdb_storage.errors import CorruptStore, Locked, ReadOnly
-from dynfrsdb_storage.layout import LOCK_BYTES, LOCK_FILE
+from dynfrsdb_storage.layout import CURRENT_FILE, LOCK_BYTES, LOCK_FILE
 
-_POLL = 0.002
+_POLL = 0.0005
 _POLL_MOST = 0.01
 _held: set[int] = set()
 _noting = threading.RLock()
@@ -152,23 +157,29 @@ def first_block(acknowledged: int) -> bytes:
 
 def _wait_for(store: Path, deadline: float) -> int:
     """A descriptor of LOCK with an exclusive flock on it."""
-    pause = _POLL
-    while True:
-        descriptor = _try(store)
-        if descriptor is not None:
-            if _still_there(descriptor, store):
-                return descriptor
-            _let_go(descriptor)
-        if time.monotonic() >= deadline:
-            raise _refusal(store)
-        time.sleep(min(pause, max(0.0, deadline - time.monotonic())))
-        pause = min(2 * pause, _POLL_MOST)
+    turn, pause = None, _POLL
+    try:
+        while True:
+            if turn is None:
+                turn, pause = _try(store, CURRENT_FILE, os.O_RDONLY), _POLL
+            descriptor = None if turn is None else _try(store, LOCK_FILE, os.O_RDWR)
+            if descriptor is not None:
+                if _still_there(descriptor, store):
+                    return descriptor
+                _let_go(descriptor)
+            if time.monotonic() >= deadline:
+                raise _refusal(store)
+            time.sleep(min(pause * random.uniform(0.5, 1.0), max(0.0, deadline - time.monotonic())))
+            pause = min(1.1 * pause, _POLL_MOST)
+    finally:
+        if turn is not None:
+            _let_go(turn)
 
 
-def _try(store: Path) -> int | None:
-    """A descriptor of LOCK with an exclusive flock on it, if nobody else has one."""
+def _try(store: Path, name: str, flags: int) -> int | None:
+    """A descriptor of a file with an exclusive flock on it, if nobody else has one."""
     with _noting:
-        descriptor = _open(store)
+        descriptor = _open(store, name, flags)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -178,11 +189,13 @@ def _try(store: Path) -> int | None:
         return descriptor
 
 
-def _open(store: Path) -> int:
+def _open(store: Path, name: str, flags: int) -> int:
     try:
-        return os.open(store / LOCK_FILE, os.O_RDWR | os.O_CLOEXEC)
+        return os.open(store / name, flags | os.O_CLOEXEC)
     except FileNotFoundError as error:
-        raise _missing(store) from error
+        if name == LOCK_FILE:
+            raise _missing(store) from error
+        raise CorruptStore(f"'{store}' has lost its file {name}, or was removed") from error
     except PermissionError as error:
         raise ReadOnly(f"'{store}' may only be read by this user; change the permissions of its files") from error
 

@@ -349,3 +349,31 @@ def test_processes_and_threads_that_compete_for_the_lock_lose_nothing(path: Path
     assert traces(path, range(5_000_000, 5_000_020)) == []
     assert deaths > 1
     assert all(acknowledged > 0 for pair in numbers for acknowledged, _ in pair)
+
+
+def remove_in_a_loop(path: Path, ids: range, begin: float, tell: Tell) -> None:
+    """As many removals as there are turns to be had in three seconds; tells how many, and the longest wait."""
+    done, longest = 0, 0.0
+    with dynfrsdb.open(path, "w", settle=None) as db:
+        time.sleep(max(0.0, begin - time.monotonic()))
+        while time.monotonic() < begin + 3.0 and done < len(ids):
+            asked = time.monotonic()
+            with db.transaction() as txn:
+                longest = max(longest, time.monotonic() - asked)
+                txn.remove([ids[done]])
+            done += 1
+    tell({"done": done, "longest": longest})
+
+
+def test_nobody_starves_while_others_write_in_a_loop(store_dir: Path) -> None:
+    path = new_store(store_dir / "people.forest", 4000)
+    begin = time.monotonic() + 0.5
+
+    with ExitStack() as stack:
+        loops = [partial(remove_in_a_loop, path, range(i, 4000, 4), begin) for i in range(4)]
+        told = [child.hear() for child in [stack.enter_context(Child(loop)) for loop in loops]]
+
+    print(told)
+    shares = [said["done"] for said in told if said]
+    assert len(shares) == 4
+    assert min(shares) > sum(shares) / 12, "one of four got less than a third of its share"
