@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import Any
 
 import dynfrsdb
+from tests.full_disk import build
 from tests.reliability.workload import PEOPLE, Worker, add, label, subject, values
 
 SECTOR = 512
@@ -57,10 +58,7 @@ class Event:
 
 def build_shim(place: Path) -> Path:
     """Compile shim.c; raises if there is no C compiler, or if it cannot."""
-    source, target = Path(__file__).with_name("shim.c"), place / "shim.so"
-    command = ["cc", "-O1", "-shared", "-fPIC", "-o", str(target), str(source), "-ldl", "-lpthread"]
-    subprocess.run(command, check=True, capture_output=True)
-    return target
+    return build(Path(__file__).with_name("shim.c"), place)
 
 
 def record(shim: Path, place: Path, seed: int, steps: int) -> list[Event]:

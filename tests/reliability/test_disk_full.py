@@ -1,6 +1,7 @@
 """The disk is full: a clear error, nothing changed, and the store goes on when there is room again.
 
-A file system of 96 MB is mounted and filled to the last byte. Whatever needs new room is refused; removals go through,
+A file system of 96 MB is mounted and filled to the last byte; where that may not be done, a preloaded library says
+that the disk is full (tests/full_disk.py). Whatever needs new room is refused; removals go through,
 because some 64 MB behind data.mdb were allocated before the disk filled up.
 
     full while                        what is refused                    what still works
@@ -12,8 +13,7 @@ because some 64 MB behind data.mdb were allocated before the disk filled up.
 
 from __future__ import annotations
 
-import os
-import subprocess
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +21,7 @@ import pytest
 
 import dynfrsdb
 from dynfrsdb_storage import failpoints, layout
+from tests.full_disk import can_mount, fill_up, make_room, run_injected, small_disk
 from tests.reliability.workload import (
     PEOPLE,
     add,
@@ -34,37 +35,13 @@ from tests.reliability.workload import (
     warm,
 )
 
-pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can mount a small file system")
-SMALL_DISK = 96
-
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """A small file system."""
     warm()
-    place = tmp_path / "disk"
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={SMALL_DISK}m", "tmpfs", str(place)]
-    if subprocess.run(command, check=False, capture_output=True).returncode:
-        pytest.skip("this machine does not let us mount a file system")
-    yield place
-    subprocess.run(["umount", "-l", place], check=True)
-
-
-def fill_up(disk: Path) -> None:
-    """Leave no free byte."""
-    with open(disk / "filler", "wb", buffering=0) as file:
-        for size in (1 << 20, 4096, 1):
-            try:
-                while True:
-                    file.write(bytes(size))
-            except OSError:
-                continue
-
-
-def make_room(disk: Path) -> None:
-    """Give all of it back."""
-    (disk / "filler").unlink()
+    with small_disk(tmp_path) as made:
+        yield made
 
 
 def many(count: int, first: int = 10_000) -> range:
@@ -204,3 +181,13 @@ def test_creating_on_a_full_disk_leaves_nothing(disk: Path) -> None:
     make_room(disk)
     with dynfrsdb.open(new_store(disk / "people.forest")) as db:
         assert db.check()
+
+
+def test_an_injected_full_disk_is_met_in_the_same_way(store_dir: Path) -> None:
+    """All of the above where nothing can be mounted, elsewhere a part of it."""
+    chosen = "no_room_for or go_through" if can_mount() else "not injected"
+
+    said = run_injected(Path(__file__), chosen, store_dir)
+
+    assert re.search(r"^\d+ passed", said, re.MULTILINE), said
+    assert not re.search("failed|error|skipped", said), said

@@ -1,6 +1,7 @@
 """Where a store can live: full disks, network shares, other users, other containers."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,39 +13,24 @@ import pytest
 from dynfrsdb_storage import Store, layout
 from dynfrsdb_storage.disk import network_kind
 from dynfrsdb_storage.errors import ReadOnly, StoreFull
+from tests.full_disk import can_mount, fill_up, make_room, run_injected, small_disk
 from tests.storage.people import add, in_child, living, new_store, problems, python_path, remove, traces
 
 NOBODY = 65_534
-needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can mount, or become another user")
+needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user, or make a pid namespace")
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 96 MB."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96m", "tmpfs", place], check=False).returncode:
-        pytest.skip("this machine does not let us mount a file system")
-    yield place
-    subprocess.run(["umount", "-l", place], check=True)
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A small file system."""
+    with small_disk(tmp_path) as made:
+        yield made
 
 
-def fill_up(place: Path) -> None:
-    """Leave no free byte on a file system."""
-    with open(place / "filler", "wb", buffering=0) as file:
-        for size in (1 << 20, 4096, 1):
-            try:
-                while True:
-                    file.write(bytes(size))
-            except OSError:
-                continue
-
-
-@needs_root
-def test_removals_go_through_on_a_full_disk(small_disk: Path) -> None:
-    with Store.open(new_store(small_disk / "people.forest", people=200), writable=True) as store:
+def test_removals_go_through_on_a_full_disk(disk: Path) -> None:
+    with Store.open(new_store(disk / "people.forest", people=200), writable=True) as store:
         remove(store, [0])
-        fill_up(small_disk)
+        fill_up(disk)
 
         for i in range(1, 150):
             remove(store, [i])
@@ -54,28 +40,26 @@ def test_removals_go_through_on_a_full_disk(small_disk: Path) -> None:
         assert problems(store) == []
 
 
-@needs_root
-def test_a_full_disk_refuses_an_addition_and_changes_nothing(small_disk: Path) -> None:
-    with Store.open(new_store(small_disk / "people.forest"), writable=True) as store:
+def test_a_full_disk_refuses_an_addition_and_changes_nothing(disk: Path) -> None:
+    with Store.open(new_store(disk / "people.forest"), writable=True) as store:
         add(store, [100])
-        fill_up(small_disk)
+        fill_up(disk)
 
         with pytest.raises(StoreFull, match="nothing was changed"):
             add(store, range(1000, 200_000))
         assert living(store) == {*range(20), 100}
         assert problems(store) == []
 
-        (small_disk / "filler").unlink()
+        make_room(disk)
         add(store, range(1000, 1500))
         assert len(living(store)) == 521
         assert problems(store) == []
 
 
-@needs_root
-def test_a_full_disk_refuses_records_and_changes_nothing(small_disk: Path) -> None:
-    with Store.open(new_store(small_disk / "people.forest"), writable=True) as store:
+def test_a_full_disk_refuses_records_and_changes_nothing(disk: Path) -> None:
+    with Store.open(new_store(disk / "people.forest"), writable=True) as store:
         add(store, [100])
-        fill_up(small_disk)
+        fill_up(disk)
 
         with store.write() as session:
             session.put_many("buckets", [(layout.bucket_key(1, 1, i), bytes(4000)) for i in range(25_000)])
@@ -87,14 +71,13 @@ def test_a_full_disk_refuses_records_and_changes_nothing(small_disk: Path) -> No
         add(store, [101])
 
 
-@needs_root
-def test_creating_on_a_full_disk_leaves_nothing(small_disk: Path) -> None:
-    fill_up(small_disk)
+def test_creating_on_a_full_disk_leaves_nothing(disk: Path) -> None:
+    fill_up(disk)
 
     with pytest.raises(StoreFull):
-        new_store(small_disk / "people.forest")
+        new_store(disk / "people.forest")
 
-    assert [entry.name for entry in small_disk.iterdir()] == ["filler"]
+    assert [entry.name for entry in disk.iterdir()] == ["filler"]
 
 
 def test_space_is_kept_behind_the_data_without_changing_its_size(tmp_path: Path) -> None:
@@ -105,6 +88,14 @@ def test_space_is_kept_behind_the_data_without_changing_its_size(tmp_path: Path)
     assert info.st_size < 1 << 20
     if info.st_blocks * 512 < layout.KEEP_ALLOCATED:
         pytest.skip("this file system cannot keep space behind a file")
+
+
+@pytest.mark.skipif(can_mount(), reason="the tests above had a disk to fill")
+def test_an_injected_full_disk_is_met_in_the_same_way(store_dir: Path) -> None:
+    said = run_injected(Path(__file__), "full_disk and not injected", store_dir)
+
+    assert re.search(r"^\d+ passed", said, re.MULTILINE), said
+    assert not re.search("failed|error|skipped", said), said
 
 
 @pytest.mark.parametrize(
