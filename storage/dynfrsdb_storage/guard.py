@@ -44,6 +44,7 @@ _META = struct.Struct("<IIQQ48s48sQQ")
 _TREE = struct.Struct("<IHHQQQQQ")
 _HEADER = struct.Struct("<QHHHH")
 _NODE = struct.Struct("<HHHH")
+_OFFSET = struct.Struct("<H")
 _NO_PAGE = 0xFFFFFFFFFFFFFFFF
 _BRANCH, _LEAF, _LONG = 1, 2, 4
 _BIG, _SUBTREE = 1, 2
@@ -82,8 +83,8 @@ class Known:
     branches: dict[int, Branch] = field(default_factory=dict)
     leaves: dict[int, list[bytes]] = field(default_factory=dict)
     """The first and the last key of each."""
-    headers: set[int] = field(default_factory=set)
-    """Pages of which nothing but the header was looked at."""
+    headers: dict[int, bytes] = field(default_factory=dict)
+    """Pages of which only the header was looked at; branches whole, leaves without their content."""
 
 
 class Guard:
@@ -135,14 +136,19 @@ class Guard:
                 seen = self._descend(known, tree, key)
 
     def look_before_writing(self, known: Known, database: str, ranges: Iterable[tuple[bytes, bytes]]) -> None:
-        """Raise Unsound if a write to keys in sorted (first, last) ranges would change a page whose header is bad."""
+        """Raise Unsound if a write to keys in sorted (first, last) ranges would change a page whose header is bad.
+
+        A range of more than one key is one to delete, after which a page may be joined with a neighbour.
+        """
         tree = self.tree(known, database)
         if tree is None:
             return
         seen: Range = b"", b""  # by the leaf that was looked at last
+        joined = False
         for first, last in ranges:
-            while not _covers(seen, first, last):
-                seen = self._descend(known, tree, first, writing=True)
+            joining = first < last
+            while not _covers(seen, first, last) or (joining and not joined):
+                seen, joined = self._descend_to_write(known, tree, first, joining), joining
                 first = max(first, seen[1] or first)
 
     def count(self, known: Known, database: str) -> tuple[int, int]:
@@ -172,29 +178,36 @@ class Guard:
                     check = zlib.crc32(os.pread(self._descriptor, PAGE_HEADER + size, there * PAGE_BYTES), check)
         return check
 
-    def _descend(self, known: Known, tree: Tree, key: bytes, writing: bool = False) -> Range:
-        """Look at the leaf that a search for `key` ends at, and at what is above it; returns its bounds.
-
-        Who is writing looks at neighbours as well, and at no more than the headers of leaves without long values.
-        """
+    def _descend(self, known: Known, tree: Tree, key: bytes) -> Range:
+        """Look at the leaf that a search for `key` ends at, and at what is above it; returns its bounds."""
         number, bounds = tree.root, _EVERYTHING
         for _ in range(tree.depth - 1):
             keys, children = self._branch_at(known, number, bounds)
             i = bisect_right(keys, key) - 1
-            if writing:
-                self._look_at_headers(known, children[max(i - 1, 0) : i + 2])
             number, bounds = children[i], _between(keys, i, bounds)
-        if not writing or tree.long_pages:
-            self._look_at_leaf(known, number, bounds)
-        elif tree.depth == 1:
-            self._look_at_headers(known, [number])
+        self._look_at_leaf(known, number, bounds)
         return bounds
 
-    def _look_at_headers(self, known: Known, numbers: list[int]) -> None:
-        for number in numbers:
-            if number not in known.headers:
-                self._page(number, known.last_page, PAGE_HEADER)
-                known.headers.add(number)
+    def _descend_to_write(self, known: Known, tree: Tree, key: bytes, joining: bool) -> Range:
+        """Go down as LMDB does and look at headers, of neighbours too if pages may be joined; where values are long,
+        at the whole leaf."""
+        number, bounds = tree.root, _EVERYTHING
+        for level in range(tree.depth, 0, -1):
+            page = known.headers.get(number)
+            if page is None:
+                page = known.headers[number] = self._page(
+                    number, known.last_page, PAGE_BYTES if level > 1 else PAGE_HEADER
+                )
+            if level > 1:
+                at, count = _search(page, number, key)
+                for i in range(max(at - 1, 0), min(at + 2, count)) if joining else ():
+                    self._page(_child(page, number, i)[1], known.last_page, PAGE_HEADER)
+                above = _child(page, number, at + 1)[0] if at + 1 < count else bounds[1]
+                low, number = _child(page, number, at)
+                bounds = low if at else bounds[0], above
+        if tree.long_pages:
+            self._look_at_leaf(known, number, bounds)
+        return bounds
 
     def _trees(self, known: Known) -> dict[bytes, Tree]:
         """All sub-databases; they fit one page."""
@@ -278,6 +291,33 @@ class Guard:
         ):
             raise Unsound(f"page {number} has a bad header")
         return page
+
+
+def _search(page: bytes, number: int, key: bytes) -> tuple[int, int]:
+    """Which child of a branch LMDB's search for `key` takes, step by step as LMDB does it, and how many there are."""
+    if not page[10] & _BRANCH:
+        raise Unsound(f"page {number} is no branch")
+    count = (_HEADER.unpack_from(page)[3] - PAGE_HEADER) // 2
+    low, high = 1, count - 1
+    while low <= high:
+        middle = (low + high) >> 1
+        found = _child(page, number, middle)[0]
+        if found == key:
+            return middle, count
+        if found < key:
+            low = middle + 1
+        else:
+            high = middle - 1
+    return low - 1, count
+
+
+def _child(page: bytes, number: int, i: int) -> tuple[bytes, int]:
+    """The key and the page number of a child of a branch."""
+    (at,) = _OFFSET.unpack_from(page, PAGE_HEADER + 2 * i)
+    if at > PAGE_BYTES - _NODE.size:
+        raise Unsound(f"a record of page {number} is not in it")
+    low, middle, high, key_size = _NODE.unpack_from(page, at)
+    return page[at + 8 : at + 8 + key_size], low | middle << 16 | high << 32
 
 
 def _covers(bounds: Range, first: bytes, last: bytes) -> bool:

@@ -293,7 +293,7 @@ class WriteSession:
             for name, first, last in self._cuts:
                 ranges.setdefault(name, []).append((first, last))
             for name, key in self._deletes:
-                ranges.setdefault(name, []).append((key, key))
+                ranges.setdefault(name, []).append((key, key + b"\0"))
             for name, items in plan.puts.items():
                 ranges.setdefault(name, []).extend((key, key) for key, _ in items)
         for name, wanted in ranges.items():

@@ -15,13 +15,24 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.reliability import test_backup, test_bad_input, test_bit_flips, test_kill, test_linearisable, test_power_loss
+from tests.reliability import (
+    test_backup,
+    test_bad_input,
+    test_bit_flips,
+    test_damaged_writers,
+    test_kill,
+    test_linearisable,
+    test_long_values,
+    test_power_loss,
+)
 
 HERE = Path(__file__).parent
 EFFORT = {
     "test_kill.py": (test_kill.RANDOM_KILLS, "kills"),
     "test_power_loss.py": (test_power_loss.STATES, "states after a power loss"),
     "test_bit_flips.py": (test_bit_flips.FLIPS, "flipped bits"),
+    "test_long_values.py": (test_long_values.FLIPS, "flipped lengths"),
+    "test_damaged_writers.py": (test_damaged_writers.WRITES, "damaged writers"),
     "test_linearisable.py": (int(test_linearisable.SECONDS), "seconds of linearisability"),
     "test_bad_input.py": (test_bad_input.ROUNDS, "transactions with bad calls"),
     "test_backup.py": (test_backup.COPIES, "backups while others write"),

@@ -1,0 +1,67 @@
+"""Pages are looked at for every snapshot, however old, in handles that write as in those that read."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from dynfrsdb_storage import Snapshot, Store, layout
+from dynfrsdb_storage.errors import CorruptStore
+from tests.storage.people import add, living, new_store, remove
+
+
+def root_of(snapshot: Snapshot, database: str) -> int:
+    """The first page of a database, which is the only one of a small one."""
+    tree = snapshot.generation._guard.tree(snapshot._known, database)
+    assert tree is not None
+    assert tree.depth == 1
+    return tree.root
+
+
+def lose_last_record(store: Store, page: int) -> None:
+    """Let the header of a leaf say that it has one record less."""
+    with open(store.path / "gen-0001/data.mdb", "r+b", buffering=0) as file:
+        at = page * layout.PAGE_BYTES + 12
+        lower = int.from_bytes(os.pread(file.fileno(), 2, at), "little")
+        os.pwrite(file.fileno(), (lower - 2).to_bytes(2, "little"), at)
+
+
+@pytest.mark.parametrize("writable", [False, True])
+def test_a_page_that_lost_a_record_is_noticed_by_any_handle(tmp_path: Path, writable: bool) -> None:
+    with Store.open(new_store(tmp_path / "people.forest"), writable) as store, store.snapshot() as snapshot:
+        lose_last_record(store, root_of(snapshot, "samples"))
+
+        with pytest.raises(CorruptStore, match=r"'samples' in .* is damaged \(page \d+ has lost records\)"):
+            list(snapshot.scan("samples"))
+        with pytest.raises(CorruptStore, match="has lost records"):
+            snapshot.get("samples", [layout.id_key(19)])
+
+
+def test_a_page_of_an_old_snapshot_is_still_looked_at(tmp_path: Path) -> None:
+    """LMDB's meta pages know the last two commits only."""
+    with Store.open(new_store(tmp_path / "people.forest"), writable=True) as store, store.snapshot() as old:
+        for i in range(100, 105):
+            add(store, [i])
+        lose_last_record(store, root_of(old, "samples"))
+
+        with pytest.raises(CorruptStore, match="has lost records"):
+            list(old.scan("samples"))
+        assert living(store) == {*range(20), *range(100, 105)}
+
+
+def test_the_free_list_is_noted_by_each_commit_and_held_against_it(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "people.forest", people=2000)
+    for i in range(30):
+        with Store.open(path, writable=True) as store:
+            remove(store, [i])
+
+    with Store.open(path, writable=True) as store, store.snapshot() as snapshot:
+        page = snapshot._known.free_root
+        with open(path / "gen-0001/data.mdb", "r+b", buffering=0) as file:
+            at = (page + 1) * layout.PAGE_BYTES - 8
+            before = os.pread(file.fileno(), 1, at)
+            os.pwrite(file.fileno(), bytes([before[0] ^ 1]), at)
+            with pytest.raises(CorruptStore, match="the list of free pages"):
+                remove(store, [100])
+            os.pwrite(file.fileno(), before, at)
+        remove(store, [100])
