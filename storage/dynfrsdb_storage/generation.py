@@ -139,6 +139,8 @@ class Generation:
     def look_for_long(self, known: Known, database: str, keys: Keys) -> None:
         """Before somebody gets values: raise if the length of a long one is damaged. Looks at nothing where there are
         none: a short one cannot lead out of its page."""
+        if known.trees is not None and not self._guard.has_long(known, database):
+            return
         with self._guarded(database):
             if self._guard.has_long(known, database):
                 self._guard.look_for(known, database, keys)
@@ -153,6 +155,10 @@ class Generation:
         """Before a write transaction changes keys in sorted ranges: raise if that would spread damage (guard.py)."""
         with self._guarded(database):
             self._guard.look_before_writing(known, database, ranges)
+
+    def has_looked(self, known: Known) -> bool:
+        """Whether this process has made the commits up to this one, and looked at the pages not long ago."""
+        return self._guard.looked.is_at(known.transaction)
 
     def count(self, known: Known, database: str) -> tuple[int, int]:
         """How many records the pages of a database have, and how many LMDB has noted."""
@@ -291,6 +297,7 @@ class Generation:
         except BaseException:
             lmdb_env.abort(txn)
             raise
+        self._guard.looked.committed(number)
         failpoint("commit-after")
         return number
 

@@ -24,7 +24,8 @@ LMDB's write transactions believe more. A page they change is copied and written
 there makes it a value of many pages, and whatever lies behind it in memory is written over committed pages. The number
 in a changed page's header goes onto the free list, and what is on the free list is overwritten. So before a write
 transaction, the headers of all pages that it will change (and of the neighbours they may be joined with) are looked at,
-and the whole free list, whose checksum the writer before us has left in LOCK.
+and the whole free list, whose checksum the writer before us has left in LOCK. A process that commits again and again
+looks only at what it has not looked at in the last minute (looked.py).
 
 Not done here: what is inside the leaves that a write transaction changes. Damage there is carried along into the new
 page; the checksums of the records name it.
@@ -39,6 +40,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dynfrsdb_storage.layout import PAGE_BYTES, PAGE_HEADER
+from dynfrsdb_storage.looked import Looked, Range
 
 _META = struct.Struct("<IIQQ48s48sQQ")
 _TREE = struct.Struct("<IHHQQQQQ")
@@ -50,7 +52,6 @@ _BRANCH, _LEAF, _LONG = 1, 2, 4
 _BIG, _SUBTREE = 1, 2
 
 Branch = tuple[list[bytes], list[int]]
-Range = tuple[bytes, bytes | None]
 _EVERYTHING: Range = b"", None
 Keys = Sequence[bytes]
 
@@ -83,8 +84,8 @@ class Known:
     branches: dict[int, Branch] = field(default_factory=dict)
     leaves: dict[int, list[bytes]] = field(default_factory=dict)
     """The first and the last key of each."""
-    headers: dict[int, bytes] = field(default_factory=dict)
-    """Pages of which only the header was looked at; branches whole, leaves without their content."""
+    pages: dict[int, bytes] = field(default_factory=dict)
+    """Branches of which only the header was looked at."""
 
 
 class Guard:
@@ -92,6 +93,7 @@ class Guard:
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.looked = Looked()
 
     def close(self) -> None:
         """Close the file."""
@@ -141,15 +143,14 @@ class Guard:
         A range of more than one key is one to delete, after which a page may be joined with a neighbour.
         """
         tree = self.tree(known, database)
-        if tree is None:
-            return
+        self.looked.begin(known.transaction)
         seen: Range = b"", b""  # by the leaf that was looked at last
-        joined = False
-        for first, last in ranges:
-            joining = first < last
-            while not _covers(seen, first, last) or (joining and not joined):
-                seen, joined = self._descend_to_write(known, tree, first, joining), joining
-                first = max(first, seen[1] or first)
+        for first, last in ranges if tree is not None else ():
+            if first == last and _covers(seen, first, last):
+                continue
+            seen = self._look_to_write(known, database, first, first < last)
+            while not _covers(seen, seen[0], last) and seen[1] is not None:
+                seen = self._look_to_write(known, database, seen[1], True)
 
     def count(self, known: Known, database: str) -> tuple[int, int]:
         """How many records the leaves of a database have by their headers, and how many LMDB has noted."""
@@ -188,25 +189,32 @@ class Guard:
         self._look_at_leaf(known, number, bounds)
         return bounds
 
+    def _look_to_write(self, known: Known, database: str, key: bytes, joining: bool) -> Range:
+        """Look at what a write to `key` changes, unless that was done before; returns the bounds of its leaf."""
+        found, tree = self.looked.find(database, joining, key), self.tree(known, database)
+        if found is None and tree is not None:
+            found = self._descend_to_write(known, tree, key, joining)
+            self.looked.add(database, joining, found)
+        return found or _EVERYTHING
+
     def _descend_to_write(self, known: Known, tree: Tree, key: bytes, joining: bool) -> Range:
         """Go down as LMDB does and look at headers, of neighbours too if pages may be joined; where values are long,
         at the whole leaf."""
         number, bounds = tree.root, _EVERYTHING
-        for level in range(tree.depth, 0, -1):
-            page = known.headers.get(number)
+        for _ in range(tree.depth - 1):
+            page = known.pages.get(number)
             if page is None:
-                page = known.headers[number] = self._page(
-                    number, known.last_page, PAGE_BYTES if level > 1 else PAGE_HEADER
-                )
-            if level > 1:
-                at, count = _search(page, number, key)
-                for i in range(max(at - 1, 0), min(at + 2, count)) if joining else ():
-                    self._page(_child(page, number, i)[1], known.last_page, PAGE_HEADER)
-                above = _child(page, number, at + 1)[0] if at + 1 < count else bounds[1]
-                low, number = _child(page, number, at)
-                bounds = low if at else bounds[0], above
+                page = known.pages[number] = self._page(number, known.last_page)
+            at, count = _search(page, number, key)
+            for i in range(max(at - 1, 0), min(at + 2, count)) if joining else ():
+                self._page(_child(page, number, i)[1], known.last_page, PAGE_HEADER)
+            above = _child(page, number, at + 1)[0] if at + 1 < count else bounds[1]
+            low, number = _child(page, number, at)
+            bounds = low if at else bounds[0], above
         if tree.long_pages:
             self._look_at_leaf(known, number, bounds)
+        else:
+            self._page(number, known.last_page, PAGE_HEADER)
         return bounds
 
     def _trees(self, known: Known) -> dict[bytes, Tree]:

@@ -196,6 +196,11 @@ class Snapshot:
         if found != said:
             raise self._lost(database, found, said)
 
+    @property
+    def has_looked(self) -> bool:
+        """Whether this process has made the commits up to this one, and looked at LMDB's pages not long ago."""
+        return self.generation.has_looked(self._known)
+
     def look_before_writing(self, database: str, ranges: Iterable[tuple[bytes, bytes]]) -> None:
         """Raise if a write to keys in sorted (first, last) ranges would meet a page that must not be written on."""
         self.generation.look_before_writing(self._known, database, ranges)

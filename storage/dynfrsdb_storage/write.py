@@ -301,7 +301,7 @@ class WriteSession:
 
     def _refuse_damaged_free_list(self, noted: int | None) -> None:
         """Raise if LMDB's list of free pages is not as the last writer left it: LMDB would overwrite what is on it."""
-        if self.snapshot.free_list() != noted and noted is not None:
+        if not self.snapshot.has_looked and self.snapshot.free_list() != noted and noted is not None:
             store = self._store.path
             raise CorruptStore(
                 f"the list of free pages in '{store}' is damaged; nothing was changed. The store can be read: make a "

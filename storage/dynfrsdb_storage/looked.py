@@ -1,0 +1,56 @@
+"""Where a writer has looked: ranges of keys whose pages were sound, remembered from commit to commit.
+
+A process that commits again and again would look at the same pages again and again. What LMDB makes of sound pages is
+sound, so a range of keys stays so while nobody else commits. Nothing is believed for long, though: bits flip while a
+process lives, too.
+
+    nodes     [  leaf 7  )[  leaf 9  )       [ leaf 12 )
+    a commit that splits leaf 9 in two changes nothing here: the keys are the same
+"""
+
+import time
+from bisect import bisect_right
+
+Range = tuple[bytes, bytes | None]
+_TRUSTED = 60.0
+"""Seconds after which everything is looked at again."""
+
+
+class Looked:
+    """What one process has looked at in one generation."""
+
+    def __init__(self) -> None:
+        self._transaction = -1
+        self._since = 0.0
+        self._ranges: dict[tuple[str, bool], tuple[list[bytes], list[Range]]] = {}
+
+    def is_at(self, transaction: int) -> bool:
+        """Whether what was looked at still holds in a transaction of LMDB's."""
+        return transaction == self._transaction and time.monotonic() < self._since + _TRUSTED
+
+    def begin(self, transaction: int) -> None:
+        """Go on, or start over if somebody else has committed or too much time has passed."""
+        if not self.is_at(transaction):
+            self._transaction, self._since = transaction, time.monotonic()
+            self._ranges.clear()
+
+    def committed(self, transaction: int) -> None:
+        """This process has made this transaction, on top of the one before."""
+        if self._transaction == transaction - 1:
+            self._transaction = transaction
+
+    def find(self, database: str, joining: bool, key: bytes) -> Range | None:
+        """The range around `key` that was looked at."""
+        begins, ranges = self._ranges.get((database, joining), ([], []))
+        i = bisect_right(begins, key) - 1
+        if i < 0:
+            return None
+        end = ranges[i][1]
+        return ranges[i] if end is None or key < end else None
+
+    def add(self, database: str, joining: bool, found: Range) -> None:
+        """Note a range, for writes that may join pages with their neighbours or for others."""
+        begins, ranges = self._ranges.setdefault((database, joining), ([], []))
+        i = bisect_right(begins, found[0])
+        begins.insert(i, found[0])
+        ranges.insert(i, found)
