@@ -118,7 +118,9 @@ class _Audit:
         self._reserved = [(int.from_bytes(key, "big"), records.parse_count(payload)) for key, payload in pairs]
 
     def _read_pending(self, pairs: Pairs) -> None:
-        self._pending = [(layout.parse_pending_key(key)[1], records.parse_count(payload)) for key, payload in pairs]
+        self._pending = [
+            (layout.parse_pending_key(key)[1], records.parse_pending(payload)[0]) for key, payload in pairs
+        ]
 
     def _read_ledger(self, pairs: Pairs) -> None:
         self._ledger: list[dict[str, Any]] = [records.unframe(payload) for _, payload in pairs]

@@ -120,7 +120,7 @@ def cut_ledger(session: WriteSession) -> None:
         (miscount, "the store has 29 samples, its counters say 30"),
         (drop_entry, "does not follow the one before it"),
         (change_entry, "ledger entry 2 was changed"),
-        (cut_ledger, "the ledger has 3 entries, the store's counters say 4"),
+        (cut_ledger, "the ledger has 4 entries, the store's counters say 5"),
     ],
 )
 def test_a_contradiction_is_found(store: Store, damage: Callable[[WriteSession], None], words: str) -> None:
