@@ -107,6 +107,8 @@ def vacuum(db: Database, timeout: float, progress: Progress | None, dry_run: boo
     settle(db, None, timeout, progress)
     before = _used(db)
     with db._store.write(timeout, "vacuum") as session:
+        if session.owes:
+            session.commit()
         space = _space(session.snapshot)
         if space.free < space.needed:
             raise StoreFull(

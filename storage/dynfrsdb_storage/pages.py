@@ -129,3 +129,17 @@ def _references(page: bytes) -> Iterator[tuple[int, bool]]:
             root = TREE.unpack_from(page, data)[7]
             if root != NO_PAGE:
                 yield root, True
+
+
+def leaf_records(page: bytes) -> Iterator[tuple[int, bytes, bytes]]:
+    """The (offset, key, value) of records in a page that is, or once was, a leaf; what cannot be one is left out."""
+    _, _, flags, lower, _ = HEADER.unpack_from(page)
+    if flags & (BRANCH | LEAF) != LEAF or not HEADER.size < lower <= len(page):
+        return
+    for i in range((lower - HEADER.size) // 2):
+        at = int.from_bytes(page[16 + 2 * i : 18 + 2 * i], "little")
+        if HEADER.size <= at <= len(page) - NODE.size:
+            low, high, node_flags, key_size = NODE.unpack_from(page, at)
+            data = at + NODE.size + key_size
+            if not node_flags & (BIG | SUBTREE) and data + (low | high << 16) <= len(page):
+                yield at, page[data - key_size : data], page[data : data + (low | high << 16)]

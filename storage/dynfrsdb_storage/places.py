@@ -4,13 +4,20 @@
     data.mdb    a byte is part of a live record of some database, or is free (extents.py)
     others      CURRENT, LOCK, LEASE and lock.mdb hold no samples; an old generation holds nothing but leftovers
 
+A free page often still is what it was: LMDB writes a changed page elsewhere and leaves the old one as it is. A record
+there passes its checksum, so it can be named. If it is a ledger entry that is in the ledger as well, then the page is
+an older copy of evidence, and no leftover: every commit that adds to the ledger leaves one.
+
 The answer is that of one commit: look while nobody writes, or look again.
 """
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from dynfrsdb_storage import layout, records
 from dynfrsdb_storage.extents import Extents
+from dynfrsdb_storage.pages import NODE, leaf_records
 from dynfrsdb_storage.read import Snapshot
 from dynfrsdb_storage.slots import pending_ranges
 
@@ -37,7 +44,9 @@ class Places:
             records.parse_sample(payload)[0]: layout.parse_id_key(key) for key, payload in snapshot.scan("samples")
         }
         self._pending = list(pending_ranges(snapshot).values()) if snapshot.state["pending"] else []
-        self._extents = Extents(generation.directory / layout.DATA_FILE)
+        self._file = generation.directory / layout.DATA_FILE
+        self._extents = Extents(self._file)
+        self._ledger = dict(snapshot.scan("ledger"))
 
     def of(self, file: str, offset: int, size: int) -> Place:
         """What the `size` bytes at `offset` of a file, named from the store's directory on, are."""
@@ -61,8 +70,30 @@ class Places:
         if first in self._extents.strays:
             return Place(LEFTOVER, f"a key in page {offset // layout.PAGE_BYTES} whose record is gone")
         if first is None or first != last:
-            return Place(LEFTOVER, f"free bytes of page {offset // layout.PAGE_BYTES}")
+            return self._in_free_page(offset, size)
         if not first.database:
             return Place(LIVE, f"LMDB's own bytes in page {offset // layout.PAGE_BYTES}")
         kind = RECEIPT if first.database in _EVIDENCE else LIVE
         return Place(kind, records.describe(first.database, first.key))
+
+    def _in_free_page(self, offset: int, size: int) -> Place:
+        number = offset // layout.PAGE_BYTES
+        for database, key, payload in _former_records(self._file, offset, size):
+            if database == "ledger" and self._ledger.get(key) == payload:
+                return Place(RECEIPT, f"an older copy of {records.describe(database, key)}")
+            return Place(LEFTOVER, f"page {number}, which is free: once {records.describe(database, key)}")
+        return Place(LEFTOVER, f"free bytes of page {number}")
+
+
+def _former_records(file: Path, offset: int, size: int) -> Iterator[tuple[str, bytes, bytes]]:
+    """The (database, key, payload) around a place in a free page, if that still is a page of records."""
+    with open(file, "rb") as source:
+        source.seek(offset // layout.PAGE_BYTES * layout.PAGE_BYTES)
+        page = source.read(layout.PAGE_BYTES)
+    inside = offset % layout.PAGE_BYTES
+    for at, key, value in leaf_records(page):
+        if at <= inside and inside + size <= at + NODE.size + len(key) + len(value):
+            for database in layout.DATABASES:
+                payload = records.unpack(database, key, value)
+                if payload is not None:
+                    yield database, key, payload

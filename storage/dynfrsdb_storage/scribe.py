@@ -16,11 +16,13 @@ record (extents.py), makes sure that it has no file of another generation mapped
     ["finish", state]                        -->   closes, scrubs, syncs
                                              <--   {"finished": true}, or at any time {"error": ...}
 
-Messages are msgpack. If the pipe ends before "finish", the vacuum has died, and the scribe leaves what it has written
-to whoever takes the writer lock next.
+Messages are msgpack. The scribe dies with the vacuum, and leaves what it has written to whoever takes the writer lock
+next; one that outlived it would write into a directory that is somebody else's by then.
 """
 
+import ctypes
 import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -35,13 +37,15 @@ from dynfrsdb_storage.extents import scrub
 from dynfrsdb_storage.locks import Lease
 
 LARGEST_MESSAGE = (1 << 31) - 1
+_SET_DEATH_SIGNAL = 1
 
 Answer = Callable[[dict[str, Any]], None]
 Messages = Iterator[Any]
 
 
-def main() -> None:
-    """Write the generation that is asked for through stdin."""
+def main(parent: int) -> None:
+    """Write the generation that the process `parent` asks for through stdin."""
+    _die_with(parent)
     # Unbuffered: a buffered file waits for as many bytes as it is asked for, and not for a message.
     source, out = os.fdopen(0, "rb", buffering=0), os.fdopen(1, "wb", buffering=0)
 
@@ -54,6 +58,15 @@ def main() -> None:
         answer({"error": type(error).__name__, "message": str(error)})
     except Exception as error:
         answer({"error": "", "message": f"{type(error).__name__}: {error}"})
+
+
+def _die_with(parent: int) -> None:
+    """End now if the parent is gone already, and otherwise as soon as it is."""
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "prctl"):
+        libc.prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def _write(messages: Messages, answer: Answer) -> None:

@@ -177,7 +177,7 @@ def _start() -> subprocess.Popen[bytes]:
     """A scribe in a fresh interpreter that finds the packages this one found; Ctrl-C is for us alone."""
     path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
     return subprocess.Popen(
-        [sys.executable, "-c", f"from {scribe.__name__} import main; main()"],
+        [sys.executable, "-c", f"from {scribe.__name__} import main; main({os.getpid()})"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
