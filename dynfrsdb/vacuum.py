@@ -41,6 +41,7 @@ from dynfrsdb.view import rows_of, spec_of
 from dynfrsdb_engine.spec import Spec
 from dynfrsdb_storage import Snapshot, Successor, check_storage, layout
 from dynfrsdb_storage.ages import noted
+from dynfrsdb_storage.directory import other_generations, read_current
 from dynfrsdb_storage.extents import Extents, leftovers
 from dynfrsdb_storage.failpoints import failpoint
 from dynfrsdb_storage.records import parse_sample, sample_payload
@@ -138,18 +139,19 @@ def _used(db: Database) -> int:
 
 
 def _let_go(db: Database) -> None:
-    """Erase the old generation, if everybody leaves it within a short while; otherwise somebody does it later."""
+    """Erase the old generation, if everybody leaves it within a short while; otherwise somebody does it later.
+
+    There is no use in waiting for other handles of this very process: they move when they are called."""
     deadline = time.monotonic() + PATIENCE
     while True:
         with suppress(Error):  # another writer has the lock, or the disk is full: nothing is lost, only late
             db._store.erase_pending(max(0.0, deadline - time.monotonic()))
-        if not db._store.owes or time.monotonic() > deadline:
+        if not db._store.owes or time.monotonic() > deadline or _old_holders(db) == {os.getpid()}:
             return
         time.sleep(0.05)
 
 
 def _report(db: Database, snapshot: Snapshot, space: Space, before: int) -> VacuumReport:
-    old = [each for each in db.path.glob("gen-*") if each != snapshot.generation.directory]
     return VacuumReport(
         generation=snapshot.generation.number,
         samples=int(snapshot.state["samples"]),
@@ -158,9 +160,14 @@ def _report(db: Database, snapshot: Snapshot, space: Space, before: int) -> Vacu
         bytes_before=before,
         bytes_after=_used(db),
         erased=int(snapshot.state.get("erased", 0)),
-        held_by=tuple(sorted({pid for each in old for pid in holders(each)})),
-        done=not old,
+        held_by=tuple(sorted(_old_holders(db))),
+        done=not other_generations(db.path, snapshot.generation.directory.name),
     )
+
+
+def _old_holders(db: Database) -> set[int]:
+    """Processes that have a generation open which is not the live one."""
+    return {pid for name in other_generations(db.path, read_current(db.path)) for pid in holders(db.path / name)}
 
 
 class _Rebuild:
