@@ -30,8 +30,8 @@ STEP = 20_000
 QUIET = 0.05
 """Seconds without a transaction before the thread begins."""
 BACKGROUND_STEP = 4_000
-AGAIN = 0.5
-"""Seconds until the thread tries again to erase what somebody holds back."""
+AGAIN, AGAIN_AT_MOST = 0.5, 30.0
+"""Seconds until the thread tries again to erase what somebody holds back: longer each time."""
 
 
 def settle(db: Database, limit: int | None, timeout: float, progress: Progress | None) -> int:
@@ -98,14 +98,15 @@ class Settler:
             self._thread = None
 
     def _run(self) -> None:
-        held_back = False
+        again: float | None = None
         while not self._stopped.is_set():
-            self._wake.wait(AGAIN if held_back else None)
+            woken = self._wake.wait(again)
             self._wake.clear()
             if self._stopped.wait(QUIET):
                 return
             if not self._wake.is_set():
                 held_back = self._use_the_pause()
+                again = (AGAIN if woken or again is None else min(2 * again, AGAIN_AT_MOST)) if held_back else None
 
     def _use_the_pause(self) -> bool:
         """Erase what can be erased, and settle a little; returns whether something waits to be erased."""

@@ -53,10 +53,10 @@ if TYPE_CHECKING:
 
 PATIENCE = 2.0
 """Seconds that a vacuum waits for other processes to let go of the old generation."""
-CARRIED = ("ledger", "requests", "holds", "queue", "suppression")
+CARRIED = ("meta", "ledger", "requests", "holds", "queue", "suppression")
 """Databases whose records stay as they are."""
 WRITTEN = (layout.META_FORMAT, layout.META_SETTINGS, layout.META_STATE)
-"""Records of `meta` that every generation gets anyway; others are carried."""
+"""Records of `meta` that every generation has its own of."""
 MARGIN = 1 << 20
 
 
@@ -184,8 +184,7 @@ class _Rebuild:
         self._write_index()
         failpoint("vacuum-rows")
         for database in CARRIED:
-            new.put_sorted(database, _all(self._snapshot, database))
-        new.put_sorted("meta", ((key, data) for key, data in _all(self._snapshot, "meta") if key not in WRITTEN))
+            new.put_sorted(database, _carried(self._snapshot, database))
         write_trees(new, self._db._spec, self._live.ids, self._report)
         entry = new.append_ledger(vacuumed(state, new.number))
         state.update(reached(entry), tags=0, times=noted(state.get("times", b""), state["commit"], time.time()))
@@ -251,8 +250,8 @@ class Proof:
 
     def _carried(self) -> Iterator[str]:
         for database in CARRIED:
-            found = dict(_all(self._new, database))
-            if any(found.get(key) != payload for key, payload in _all(self._old, database)):
+            found = dict(_carried(self._new, database))
+            if any(found.get(key) != payload for key, payload in _carried(self._old, database)):
                 yield f"records of '{database}' are not those of the old generation"
 
     def _trees(self) -> Iterator[str]:
@@ -315,10 +314,10 @@ def checked_rows(snapshot: Snapshot, live: Live) -> Iterator[tuple[int, npt.NDAr
         yield first, words
 
 
-def _all(snapshot: Snapshot, database: str) -> Iterator[Pair]:
-    """All records of a database, after they were counted."""
+def _carried(snapshot: Snapshot, database: str) -> Iterator[Pair]:
+    """All records of a database that stay as they are, after they were counted."""
     snapshot.confirm(database)
-    yield from snapshot.scan(database)
+    yield from ((key, payload) for key, payload in snapshot.scan(database) if key not in WRITTEN)
 
 
 def _corrupt(snapshot: Snapshot, what: str) -> CorruptStore:

@@ -81,7 +81,8 @@ def test_markers_are_found_until_they_are_erased_and_nowhere_after(marked: Path,
     needles = needle_file(store_dir)
     with dynfrsdb.open(marked) as db:
         assert found(marked) == {"rows.bin": len(MARKED)}
-        assert {hit.place for hit in db.scan(needles).hits} == {"live"}
+        whole = [hit for hit in db.scan(needles).hits if hit.what == "row"]
+        assert [(hit.place, hit.belongs) for hit in whole] == [("live", f"the row of sample {id}") for id in MARKED]
 
     remove_the_marked(marked)
 

@@ -140,6 +140,24 @@ def test_ledger_requests_and_commit_numbers_go_on(worn: Path) -> None:
         assert db.check().problems == ()
 
 
+def test_records_that_vacuum_does_not_know_are_carried_over(worn: Path) -> None:
+    more = [(name, b"key of 16 bytes!", bytes(range(1, 250)) * 30) for name in ("holds", "queue", "suppression")]
+    more.append(("meta", b"encoding", b"something that a later version keeps"))
+    with changer(worn) as db:
+        with db._store.write() as session:
+            for name, key, payload in more:
+                session.put(name, key, payload)
+            session.commit()
+
+        db.vacuum()
+
+        with db._store.snapshot() as snapshot:
+            for name, key, payload in more:
+                (found,) = snapshot.get(name, [key])
+                assert found is not None
+                assert found.rstrip(b"\0") == payload
+
+
 def test_stamps_are_zero_and_tags_are_gone(worn: Path) -> None:
     with changer(worn) as db:
         db.remove(range(20, 30))

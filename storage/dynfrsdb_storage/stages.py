@@ -27,6 +27,7 @@ ROWS_ERASED = "rows erased"
 VACUUM = "vacuum"
 ERASED = "erased"
 COUNTERS = ("rows_erased", "vacuumed", "erased")
+_REACHED = {ROWS_ERASED: ("rows_erased",), VACUUM: ("vacuumed",), ERASED: ("rows_erased", "erased")}
 
 
 def rows_erased(state: dict[str, Any], waiting: Iterable[int]) -> Entry | None:
@@ -52,9 +53,17 @@ def is_vacuumed(state: dict[str, Any]) -> bool:
 
 def reached(entry: Entry) -> dict[str, int]:
     """The counters that an entry of a stage raises."""
-    through = int(entry["through"])
-    names = {ROWS_ERASED: ("rows_erased",), VACUUM: ("vacuumed",), ERASED: ("rows_erased", "erased")}
-    return dict.fromkeys(names[entry["kind"]], through)
+    return dict.fromkeys(_REACHED[entry["kind"]], int(entry["through"]))
+
+
+def counted(entries: Iterable[Entry]) -> dict[str, int]:
+    """The counters as the ledger has them."""
+    counters = dict.fromkeys(COUNTERS, 0)
+    for entry in entries:
+        if entry.get("kind") in _REACHED:
+            for name, through in reached(entry).items():
+                counters[name] = max(counters[name], through)
+    return counters
 
 
 def _entry(kind: str, through: int) -> Entry:
