@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dynfrsdb.api import create, open
     from dynfrsdb.audit import CheckReport, VerifyReport
     from dynfrsdb.database import Database
+    from dynfrsdb.erasure import Erasure
     from dynfrsdb.errors import (
         ClosedStore,
         CorruptStore,
@@ -37,9 +38,11 @@ if TYPE_CHECKING:
         UnsupportedFormat,
         UnsupportedPlace,
     )
+    from dynfrsdb.needles import ScanReport
     from dynfrsdb.receipt import Plan, Receipt
     from dynfrsdb.snapshot import Sample, Snapshot
     from dynfrsdb.transaction import Transaction
+    from dynfrsdb.vacuum import VacuumReport
 
 __version__ = "0.1.0"
 
@@ -49,11 +52,14 @@ _HOMES = {
     "CheckReport": "audit",
     "VerifyReport": "audit",
     "Database": "database",
+    "Erasure": "erasure",
     "Plan": "receipt",
     "Receipt": "receipt",
     "Sample": "snapshot",
+    "ScanReport": "needles",
     "Snapshot": "snapshot",
     "Transaction": "transaction",
+    "VacuumReport": "vacuum",
 }
 
 __all__ = [
@@ -62,6 +68,7 @@ __all__ = [
     "CorruptStore",
     "Database",
     "EmptyForest",
+    "Erasure",
     "Error",
     "InvalidInput",
     "Locked",
@@ -72,6 +79,7 @@ __all__ = [
     "Sample",
     "SampleExists",
     "SampleNotFound",
+    "ScanReport",
     "Snapshot",
     "StoreExists",
     "StoreFull",
@@ -80,6 +88,7 @@ __all__ = [
     "TransactionMisuse",
     "UnsupportedFormat",
     "UnsupportedPlace",
+    "VacuumReport",
     "VerifyReport",
     "create",
     "open",

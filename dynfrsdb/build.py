@@ -26,7 +26,7 @@ from dynfrsdb_engine.grow import Growth, Job, grow_jobs
 from dynfrsdb_engine.hashing import spread
 from dynfrsdb_engine.rows import Rows
 from dynfrsdb_engine.spec import Spec
-from dynfrsdb_storage import Builder, create, layout
+from dynfrsdb_storage import Builder, Successor, create, layout
 
 Progress = Callable[[str, int, int], None]
 ROWS_AT_ONCE = 65_536
@@ -66,21 +66,8 @@ def _fill(builder: Builder, settings: Settings, training: Training, report: Prog
     secrets = Secrets(settings)
     digest = secrets.samples(training.ids, training.y, training.X).to_bytes(16, "little")
     builder.state["digest"] = digest
-    starts, members = occupants(spec := spec_of(settings), training.ids)
-    rows = Rows(builder.rows.words, builder.rows.floats, builder.rows.multipliers)
-    jobs = (Job(tree, 1, 0, members[starts[tree] : starts[tree + 1]].astype(np.uint32)) for tree in range(spec.trees))
-    waiting: dict[str, list[Pair]] = {"nodes": [], "buckets": []}
-    for done, growth in enumerate(grown(spec, rows, jobs), 1):
-        for (database, pairs), more in zip(waiting.items(), growth_pairs(growth), strict=True):
-            pairs.extend(more)
-            if len(pairs) >= RECORDS_AT_ONCE or done == spec.trees:
-                builder.put_sorted(database, pairs)
-                pairs.clear()
-        report("trees", done, spec.trees)
-    trees = np.arange(spec.trees)
-    builder.set_roots(
-        trees, np.zeros(spec.trees, np.uint64), np.diff(starts).astype(np.uint32), np.zeros(spec.trees, np.uint8)
-    )
+    spec = spec_of(settings)
+    write_trees(builder, spec, training.ids, report)
     builder.append_ledger(
         {
             "time": now(),
@@ -98,6 +85,31 @@ def _fill(builder: Builder, settings: Settings, training: Training, report: Prog
             "request": None,
         }
     )
+
+
+def write_trees(builder: Builder | Successor, spec: Spec, ids: npt.NDArray[np.uint64], report: Progress) -> None:
+    """Grow all trees of samples whose rows lie in slots 0, 1, 2, ... in the order of their ids, and write them."""
+    starts, members = occupants(spec, ids)
+    written = builder.rows
+    rows = Rows(written.words, written.floats, written.multipliers)
+    waiting: dict[str, list[Pair]] = {"nodes": [], "buckets": []}
+    for done, growth in enumerate(grown(spec, rows, tree_jobs(spec, starts, members)), 1):
+        for (database, pairs), more in zip(waiting.items(), growth_pairs(growth), strict=True):
+            pairs.extend(more)
+            if len(pairs) >= RECORDS_AT_ONCE or done == spec.trees:
+                builder.put_sorted(database, pairs)
+                pairs.clear()
+        report("trees", done, spec.trees)
+    trees = np.arange(spec.trees)
+    builder.set_roots(
+        trees, np.zeros(spec.trees, np.uint64), np.diff(starts).astype(np.uint32), np.zeros(spec.trees, np.uint8)
+    )
+
+
+def tree_jobs(spec: Spec, starts: npt.NDArray[np.int64], members: npt.NDArray[np.int32]) -> Iterator[Job]:
+    """The work of growing all trees of samples that lie in the order of their ids."""
+    for tree in range(spec.trees):
+        yield Job(tree, 1, 0, members[starts[tree] : starts[tree + 1]].astype(np.uint32))
 
 
 def _write_samples(builder: Builder, training: Training, report: Progress) -> None:

@@ -12,7 +12,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -24,14 +24,18 @@ from dynfrsdb import inputs
 from dynfrsdb.audit import CheckReport, VerifyReport, check, digest, verify
 from dynfrsdb.backup import backup
 from dynfrsdb.build import Progress
+from dynfrsdb.erasure import Erasure, erasures
 from dynfrsdb.errors import Error, InvalidInput, TransactionMisuse
 from dynfrsdb.gate import Gate
+from dynfrsdb.needles import ScanReport, scan
+from dynfrsdb.needles import read as read_needles
 from dynfrsdb.receipt import Plan, Receipt, receipt_of
 from dynfrsdb.secrets import Secrets
 from dynfrsdb.settings import Settings
-from dynfrsdb.settle import Settler, settle
+from dynfrsdb.settle import Settler, erase, settle
 from dynfrsdb.snapshot import Sample, Snapshot
 from dynfrsdb.transaction import Transaction
+from dynfrsdb.vacuum import VacuumReport, vacuum
 from dynfrsdb.view import View, spec_of
 from dynfrsdb_storage import Snapshot as StoredSnapshot
 from dynfrsdb_storage import Store, WriteSession
@@ -133,6 +137,28 @@ class Database:
         self._refuse_inside("settle")
         most = None if limit is None else inputs.count(limit, "limit", 0)
         return settle(self, most, inputs.seconds(timeout, "timeout"), inputs.callback(progress))
+
+    def vacuum(self, progress: Progress | None = None, *, timeout: float = 30, dry_run: bool = False) -> VacuumReport:
+        """Rebuild the store from its live samples, so that nothing of removed ones is left in any of its files.
+
+        Readers go on meanwhile, writers wait. The report is true if the old files are gone; otherwise it names the
+        processes that still have them open. `dry_run=True` only says how much free space it takes.
+        """
+        self._refuse_inside("vacuum")
+        return vacuum(self, inputs.seconds(timeout, "timeout"), inputs.callback(progress), dry_run)
+
+    def erasure_status(self) -> list[Erasure]:
+        """All changes that removed samples: which stage each has reached, when, and who holds it back."""
+        if self.mode == "w" and self._writer is None:
+            with suppress(Error):  # another writer will note what was reached
+                erase(self)
+        return self._newest(lambda stored: erasures(self._store, stored))
+
+    def scan(self, needles: Path | str, progress: Progress | None = None) -> ScanReport:
+        """Look for the bytes of people in every file of the store; `needles` is a file of JSON lines (needles.py)."""
+        wanted = read_needles(inputs.place(needles, "needles"), self._settings)
+        report = inputs.callback(progress)
+        return self._newest(lambda stored: scan(stored, wanted, report))
 
     # Asking
 

@@ -4,7 +4,8 @@ It changes no answer, because a forest is a function of its samples; it only mov
 Tags are grown largest first, a few thousand samples to a commit, so that no other writer waits long.
 
 A handle with `settle="auto"` does it by itself: a thread waits until transactions pause and then settles step by step,
-giving way to whoever wants to write."""
+giving way to whoever wants to write. The same thread takes removals to their next stage, and tries again while a reader
+or another process holds them back."""
 
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ from dynfrsdb.build import Progress
 from dynfrsdb.errors import Error
 from dynfrsdb.transaction import write_forest
 from dynfrsdb_storage import WriteSession
+from dynfrsdb_storage.retire import retire_old
 
 if TYPE_CHECKING:
     from dynfrsdb.database import Database
@@ -28,6 +30,8 @@ STEP = 20_000
 QUIET = 0.05
 """Seconds without a transaction before the thread begins."""
 BACKGROUND_STEP = 4_000
+AGAIN, AGAIN_AT_MOST = 0.5, 30.0
+"""Seconds until the thread tries again to erase what somebody holds back: longer each time."""
 
 
 def settle(db: Database, limit: int | None, timeout: float, progress: Progress | None) -> int:
@@ -94,27 +98,45 @@ class Settler:
             self._thread = None
 
     def _run(self) -> None:
+        again: float | None = None
         while not self._stopped.is_set():
-            self._wake.wait()
+            woken = self._wake.wait(again)
             self._wake.clear()
             if self._stopped.wait(QUIET):
                 return
             if not self._wake.is_set():
-                self._settle_a_little()
+                held_back = self._use_the_pause()
+                again = (AGAIN if woken or again is None else min(2 * again, AGAIN_AT_MOST)) if held_back else None
 
-    def _settle_a_little(self) -> None:
+    def _use_the_pause(self) -> bool:
+        """Erase what can be erased, and settle a little; returns whether something waits to be erased."""
         db = self._db
         if not db._writing.acquire(blocking=False):
-            return
+            return False
         try:
+            erase(db)
             with db._store.snapshot() as snapshot:
-                if not snapshot.state["tags"]:
-                    return
-            with db._store.write(0.0, "settle") as session:
-                _, _, left = _step(db, session, BACKGROUND_STEP)
-            if left:
-                self._wake.set()
+                tags = snapshot.state["tags"]
+            if tags:
+                with db._store.write(0.0, "settle") as session:
+                    _, _, left = _step(db, session, BACKGROUND_STEP)
+                if left:
+                    self._wake.set()
+            return db._store.owes
         except Error:
-            pass  # somebody else is writing, or the disk is full: the next transaction wakes us again
+            return False  # somebody else is writing, or the disk is full: the next transaction wakes us again
         finally:
             db._writing.release()
+
+
+def erase(db: Database) -> None:
+    """Take removals to their next stage, as far as nobody holds them back, without waiting for other writers."""
+    if not db._store.owes:
+        return
+    retire_old(db.path)
+    with db._store.write(0.0, "erase") as session:
+        if session.owes:
+            with db._gate.alone():
+                before = session.snapshot.commit
+                session.commit()
+                db._view.passed_over(before, session.snapshot)

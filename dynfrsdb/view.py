@@ -152,6 +152,11 @@ class View:
         self._at(snapshot)
         self.token = self.store.newest()
 
+    def passed_over(self, commit: int, snapshot: Snapshot) -> None:
+        """If we are at `commit`: the one after it, which this snapshot shows, has changed no tree; we are there too."""
+        if self.commit == commit and self._generation == snapshot.generation.number and not self.changing:
+            self.commit, self.token = snapshot.commit, self.store.newest()
+
     def roll_back(self, snapshot: Snapshot) -> None:
         """Let go of everything that a transaction changed in memory."""
         if self.changing:

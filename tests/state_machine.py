@@ -1,7 +1,7 @@
 """The product's claim as a state machine: whatever happens to a store, it is the forest of the samples that are left.
 
     model       a dict of live samples
-    rules       everything the public face offers that changes a store, looks at it, or fails half way
+    rules       everything the public face offers that changes a store, rebuilds it, looks at it, or fails half way
     invariant   the settled digest, and the answers bit for bit, are those of a forest grown in memory from the model;
                 every tenth step the naive twin is asked as well
     at the end  a fresh store of the survivors has the same digest, and `check` finds nothing
@@ -397,6 +397,16 @@ class ForestMachine(RuleBasedStateMachine):
         self.handle(which).settle(limit)
         if limit is None:
             assert self.db.info()["tags"] == 0
+
+    @precondition(lambda self: self.taken % 11 == 0)
+    @rule(which=handles)
+    def vacuum(self, which: str) -> None:
+        """The handle that vacuums cannot erase what the other two still have open; they let go when they are asked."""
+        self.handle(which).vacuum()
+        assert len(self.db) == len(self.second) == len(self.reader)
+        self.handle(which)._store.erase_pending(timeout=10)
+        assert {each.stage for each in self.reader.erasure_status()} <= {"erased"}
+        assert len(list((self.folder / "store").glob("gen-*"))) == 1
 
     @rule(settle=st.sampled_from([None, "auto"]))
     def close_and_reopen(self, settle: str | None) -> None:

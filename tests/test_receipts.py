@@ -72,13 +72,13 @@ def test_receipts_form_a_chain(path: Path) -> None:
             receipt_of(db.forget("person 50")),
             receipt_of(db.add(X[[1, 2]], Y[[1, 2]], ids=[1, 2])),
         ]
-        ledger = db.ledger()
+        entries = db.ledger()
+        ledger = [entry for entry in entries if entry.kind in ("create", "change")]
 
         assert ledger[1:] == given
-        assert [receipt.sequence for receipt in ledger] == [1, 2, 3, 4, 5]
-        for before, after in pairwise(ledger):
-            assert after.prev == before.hash
-            assert after.digest_before == before.digest_after
+        assert [entry.sequence for entry in entries] == list(range(1, len(entries) + 1))
+        assert all(after.prev == before.hash for before, after in pairwise(entries))
+        assert all(after.digest_before == before.digest_after for before, after in pairwise(ledger))
         assert (ledger[0].digest_after, ledger[-1].digest_after) == (start, db.info()["sample_digest"])
         assert [(r.added, r.removed, r.samples) for r in given] == [(0, 2, 298), (3, 0, 301), (0, 3, 298), (2, 0, 300)]
         assert all(0 < r.trees <= 6 and r.nodes >= r.trees for r in given)

@@ -13,13 +13,15 @@ one place each:
     look        info, ledger, sample
     change      remove, forget
     keep        check, verify, digest, settle, backup
+    erase       erasures, vacuum, scan
     doctor      doctor
     story       demo
 
 A new family of verbs is a new module with a line in `app`.
 
 Importing numba takes longer than most verbs' work. So no module here imports the engine at its top: verbs that need it
-import it when they run, and `--help`, `info`, `ledger`, `sample` and `backup` never do.
+import it when they run, and `--help`, `info`, `ledger`, `sample`, `backup`, `erasures` and
+`scan` never do.
 """
 
 from __future__ import annotations

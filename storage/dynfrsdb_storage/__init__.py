@@ -7,11 +7,15 @@ know what a tree is. Bottom-up:
     layout, records         keys, sizes, checksums: the format (FORMAT.md)
     ages                    times of commits: for how long a reader has been behind
     disk, pages, locks      the file system, LMDB's file before LMDB sees it, flocks
+    extents                 what each byte of LMDB's file is; bytes that are nothing
     rows, env               rows.bin; LMDB with its rules
     generation, directory   one open generation; which one is live
+    retire                  a generation that is no more: overwritten, then removed
     read, slots, ledger     snapshots; places for rows; the chain of entries
+    stages                  how far a removal has come, in the ledger
     write, build            sessions; new stores
     store, audit            the handle; is all well?
+    scribe, successor       a process that writes the next generation; how that becomes the live one
 """
 
 from dynfrsdb_storage.audit import check_storage
@@ -19,6 +23,17 @@ from dynfrsdb_storage.build import Builder, build_generation, create
 from dynfrsdb_storage.read import Snapshot
 from dynfrsdb_storage.rows import RowFile
 from dynfrsdb_storage.store import Store
+from dynfrsdb_storage.successor import Successor
 from dynfrsdb_storage.write import WriteSession
 
-__all__ = ["Builder", "RowFile", "Snapshot", "Store", "WriteSession", "build_generation", "check_storage", "create"]
+__all__ = [
+    "Builder",
+    "RowFile",
+    "Snapshot",
+    "Store",
+    "Successor",
+    "WriteSession",
+    "build_generation",
+    "check_storage",
+    "create",
+]

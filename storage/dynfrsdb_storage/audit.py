@@ -9,7 +9,7 @@ stop at the first bad record. It looks at
     slots            each is live, reserved or pending, and only one of these; what is none of them is zero
     rows.bin         as long as it must be; nothing but zeros behind its last slot
     ledger           the chain is whole and ends where the counters say
-    counters         samples, reserved, pending
+    counters         samples, reserved, pending; the stages that the ledger tells of
 
 Not done here: whether the trees are right. That needs to know what a tree is.
 """
@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dynfrsdb_storage import layout, ledger, records
+from dynfrsdb_storage import layout, ledger, records, stages
 from dynfrsdb_storage.errors import CorruptStore
 from dynfrsdb_storage.read import Snapshot
 
@@ -118,7 +118,9 @@ class _Audit:
         self._reserved = [(int.from_bytes(key, "big"), records.parse_count(payload)) for key, payload in pairs]
 
     def _read_pending(self, pairs: Pairs) -> None:
-        self._pending = [(layout.parse_pending_key(key)[1], records.parse_count(payload)) for key, payload in pairs]
+        self._pending = [
+            (layout.parse_pending_key(key)[1], records.parse_pending(payload)[0]) for key, payload in pairs
+        ]
 
     def _read_ledger(self, pairs: Pairs) -> None:
         self._ledger: list[dict[str, Any]] = [records.unframe(payload) for _, payload in pairs]
@@ -194,6 +196,9 @@ class _Audit:
             "reserved": sum(count for _, count in self._reserved),
             "pending": sum(count for _, count in self._pending),
         }
+        for name, through in stages.counted(self._ledger).items():
+            if self._state.get(name, 0) != through:
+                self._problems.append(f"'{name}' is {self._state.get(name, 0)}, the ledger says {through}")
         for name, count in found.items():
             if self._state[name] != count:
                 self._problems.append(f"the store has {count} {name}, its counters say {self._state[name]}")

@@ -27,7 +27,7 @@ from typing import Any
 import lmdb
 import numpy as np
 
-from dynfrsdb_storage import ages, layout, ledger, records
+from dynfrsdb_storage import ages, layout, ledger, records, stages
 from dynfrsdb_storage import env as lmdb_env
 from dynfrsdb_storage.directory import switch_current
 from dynfrsdb_storage.disk import disk_error, lengthen, place_error, refuse_network, sync_data, sync_directory
@@ -47,7 +47,13 @@ class Builder:
 
     def __init__(self, directory: Path, settings: dict[str, Any], state: dict[str, Any]) -> None:
         self.settings = settings
-        self.state: dict[str, Any] = {"sequence": 0, "head": ledger.FIRST_PREV, "samples": 0, **state}
+        self.state: dict[str, Any] = {
+            "sequence": 0,
+            "head": ledger.FIRST_PREV,
+            "samples": 0,
+            **dict.fromkeys(stages.COUNTERS, 0),
+            **state,
+        }
         self.commit = int(self.state.setdefault("commit", _FIRST_COMMIT))
         """The number of the commit that this generation begins with, which is the stamp of all its records."""
         self.state.setdefault("times", ages.noted(b"", self.commit, time.time()))

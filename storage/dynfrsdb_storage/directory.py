@@ -51,6 +51,12 @@ def read_current(store: Path) -> str:
     return name
 
 
+def other_generations(store: Path, live: str) -> list[str]:
+    """The names of all generations that are there beside the live one, oldest first."""
+    found = [entry.name for entry in os.scandir(store) if _NAME.fullmatch(entry.name) and entry.name != live]
+    return sorted(found, key=layout.generation_number)
+
+
 def open_current(store: Path, writable: bool) -> tuple[Generation, Mark]:
     """Open the live generation, holding its lease."""
     refuse_network(store)
@@ -85,7 +91,10 @@ def switch_current(store: Path, name: str) -> None:
 
 
 def retire(store: Path, name: str, erase: Callable[[Path], None]) -> bool:
-    """Run `erase` on a generation that is not live, under its exclusive lease; False if someone has it open."""
+    """Run `erase` on a generation that is not live, under its exclusive lease; False if someone has it open.
+
+    A generation that is not live never becomes it again, except one that is being built, under the writer lock.
+    """
     if read_current(store) == name:
         raise ValueError(f"generation '{name}' of '{store}' is the live one")
     lease = Lease.take(store / name / layout.LEASE_FILE, exclusive=True)

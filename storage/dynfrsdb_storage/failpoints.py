@@ -12,6 +12,9 @@ instants has a name here, and the code passes through `failpoint(name)` when it 
     build-fill, build-sync, build-rename: while a store is created
     current-switch: a new generation is complete, CURRENT still names the old one
 
+    vacuum-begin, vacuum-rows, vacuum-built, vacuum-checked, (current-switch,) vacuum-switched: in this order
+    retire-zeroed, retire-unlinked: after each file of a generation that is being retired
+
 Outside tests no hook is set and a failpoint costs one comparison. A test sets a hook that kills the process (or
 raises) when the name it waits for comes by.
 """
@@ -31,6 +34,13 @@ POINTS = (
     "build-sync",
     "build-rename",
     "current-switch",
+    "vacuum-begin",
+    "vacuum-rows",
+    "vacuum-built",
+    "vacuum-checked",
+    "vacuum-switched",
+    "retire-zeroed",
+    "retire-unlinked",
 )
 
 hook: Callable[[str], None] | None = None

@@ -59,7 +59,7 @@ class Generation:
     def __init__(self, store: str, directory: Path, key: tuple[int, int], lease: Lease, writable: bool) -> None:
         self.store = store
         self.directory = directory
-        self.number = int(directory.name.rpartition("-")[2])
+        self.number = layout.generation_number(directory.name)
         self.pid = os.getpid()
         self.key = key
         self.users = 1
@@ -197,6 +197,15 @@ class Generation:
         """What LMDB says of itself; never while another thread replaces the map that this is read from."""
         with self.gate, self.translating():
             return dict(self.env.info())
+
+    def free_pages(self) -> int:
+        """Pages of data.mdb that hold no tree: the free ones, and those that list them."""
+        txn, _ = self.begin()
+        with self.gate, txn:
+            stats = [self.env.stat(), *(txn.stat(database) for database in self.databases.values())]
+            last_page = int(self.env.info()["last_pgno"])
+        used = sum(stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"] for stat in stats)
+        return int(last_page + 1 - 2 - used)
 
     def keep_allocated(self) -> None:
         """See to it that some 64 MB behind the last page of data.mdb belong to it (asks the disk only once per 32 MB of

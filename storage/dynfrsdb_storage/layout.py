@@ -91,6 +91,11 @@ def generation_name(number: int) -> str:
     return f"gen-{number:04d}"
 
 
+def generation_number(name: str) -> int:
+    """The number of the generation in the directory `name`."""
+    return int(name.rpartition("-")[2])
+
+
 def node_key(tree: int, path: int) -> bytes:
     """The key of the node that is reached from the root of `tree` by `path` (root 1, children 2v and 2v+1)."""
     depth = path.bit_length() - 1

@@ -12,6 +12,7 @@ What an entry says is the business of the layers above; here it is a dict.
 
 import hashlib
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Any
 
 import msgpack
@@ -19,6 +20,11 @@ import msgpack
 FIRST_PREV = bytes(32)
 
 Entry = dict[str, Any]
+
+
+def now() -> str:
+    """The time as the ledger has it."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def link(entry: Entry, sequence: int, prev: bytes) -> Entry:

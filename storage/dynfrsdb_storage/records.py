@@ -32,6 +32,7 @@ from dynfrsdb_storage.errors import CorruptStore
 
 _SEEDS = {name: zlib.crc32(name.encode() + b"\0") for name in layout.DATABASES}
 _U32 = struct.Struct("<I")
+_PENDING = struct.Struct("<IQ")
 
 Roots = tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32], npt.NDArray[np.uint8]]
 
@@ -94,6 +95,17 @@ def count_payload(count: int) -> bytes:
 def parse_count(payload: bytes) -> int:
     """How many slots a range holds."""
     return int(_U32.unpack_from(payload)[0])
+
+
+def pending_payload(count: int, sequence: int) -> bytes:
+    """The record of a range of removed slots: how many there are, and the ledger entry of their removal."""
+    return _PENDING.pack(count, sequence)
+
+
+def parse_pending(payload: bytes) -> tuple[int, int]:
+    """The (count, sequence) of a range of removed slots."""
+    count, sequence = _PENDING.unpack_from(payload)
+    return count, sequence
 
 
 def roots_payload(stamps: layout.Array, n: layout.Array, tags: layout.Array) -> bytes:

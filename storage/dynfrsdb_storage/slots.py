@@ -6,9 +6,9 @@ Every slot of the file is in exactly one of three states, and LMDB says in which
         ^                                                                       |
         `------ the commit after the slot was zeroed and synced (erased) -------'
 
-`reserved` holds ranges (start -> count), and so does `pending` (commit, start -> count); a live slot is one that a
-record of `samples` names. A row is written only into a reserved slot, before the commit that makes it live: if the
-process dies in between, the slot is still reserved and nobody looks at it.
+`reserved` holds ranges (start -> count), and so does `pending` (commit, start -> count, ledger entry); a live slot is
+one that a record of `samples` names. A row is written only into a reserved slot, before the commit that makes it
+live: if the process dies in between, the slot is still reserved and nobody looks at it.
 
 Such a slot is then dirty and has to be zeroed. To know where to look without reading the whole list, a session always
 takes the *lowest* reserved slots, and never more of them than the counter `window` allows (1,024 unless a commit has
@@ -16,7 +16,7 @@ raised it first). Whoever comes after a crash looks at the lowest `window` slots
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import lmdb
 import numpy as np
@@ -28,6 +28,14 @@ from dynfrsdb_storage.read import Snapshot
 from dynfrsdb_storage.rows import Range, RowWriter, ranges_of
 
 _NO_SLOTS = np.empty(0, np.uint32)
+
+
+class Pending(NamedTuple):
+    """A range of slots whose samples were removed, and the ledger entry of the removal."""
+
+    start: int
+    size: int
+    sequence: int
 
 
 class Claim:
@@ -102,10 +110,10 @@ def reserved_ranges(snapshot: Snapshot, first: bytes | None = None) -> Iterator[
         yield int.from_bytes(key, "big"), records.parse_count(payload)
 
 
-def pending_ranges(snapshot: Snapshot) -> dict[bytes, Range]:
+def pending_ranges(snapshot: Snapshot) -> dict[bytes, Pending]:
     """The ranges that wait to be erased or to be cleared, by their keys."""
     return {
-        key: (layout.parse_pending_key(key)[1], records.parse_count(payload))
+        key: Pending(layout.parse_pending_key(key)[1], *records.parse_pending(payload))
         for key, payload in snapshot.scan("pending")
     }
 

@@ -13,7 +13,9 @@ records.
 """
 
 import os
+import threading
 import time
+import weakref
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -24,7 +26,9 @@ from dynfrsdb_storage.errors import ClosedStore, CorruptStore, Error, ReadOnly
 from dynfrsdb_storage.generation import Generation
 from dynfrsdb_storage.locks import read_holder
 from dynfrsdb_storage.read import Snapshot
+from dynfrsdb_storage.retire import retire_old
 from dynfrsdb_storage.slots import pending_ranges
+from dynfrsdb_storage.stages import is_vacuumed
 from dynfrsdb_storage.write import WriteSession, rolled_back
 
 
@@ -38,7 +42,10 @@ class Store:
         self.loads: dict[str, int] = dict.fromkeys(layout.DATABASES, 0)
         """How many records of each database were loaded through this handle."""
         self._generation: Generation | None = None
+        self._moving = threading.RLock()
+        """Held while the handle goes from one generation to another, and while a snapshot is taken."""
         self._open()
+        _stores.add(self)
 
     @classmethod
     def open(cls, path: Path | str, writable: bool) -> "Store":
@@ -47,7 +54,8 @@ class Store:
 
     def snapshot(self) -> Snapshot:
         """The newest commit, fixed until the snapshot is closed."""
-        return Snapshot(self.current(), self.loads)
+        with self._moving:  # another thread must not let go of the generation before the snapshot holds it
+            return Snapshot(self.current(), self.loads)
 
     def write(self, timeout: float = 30.0, purpose: str = "write") -> WriteSession:
         """A session that holds the writer lock; waits up to `timeout` seconds for it, when it is entered."""
@@ -58,10 +66,11 @@ class Store:
 
     def newest(self) -> int:
         """A number that changes whenever anything was committed; about a microsecond."""
-        generation = self._alive()
-        if generation.pid != os.getpid():
-            generation = self.current()
-        return generation.number << 48 | int(generation.lmdb_info()["last_txnid"])
+        with self._moving:
+            generation = self._alive()
+            if generation.pid != os.getpid():
+                generation = self.current()
+            return generation.number << 48 | int(generation.lmdb_info()["last_txnid"])
 
     def moved(self) -> bool:
         """Whether another generation has become the live one; the next snapshot will be of it."""
@@ -72,20 +81,31 @@ class Store:
 
     def current(self, writable: bool = False) -> Generation:
         """The live generation, reopened if it changed or if this is a child of the process that opened it."""
-        generation = self._alive()
-        if generation.pid != os.getpid() or self.moved():
-            self._open()
+        with self._moving:
             generation = self._alive()
-        if writable and not generation.writable:
-            generation.make_writable()
-        return generation
+            if generation.pid != os.getpid() or self.moved():
+                self._open()
+                generation = self._alive()
+            if writable and not generation.writable:
+                generation.make_writable()
+            return generation
 
     def erase_pending(self, timeout: float = 0.0) -> int:
-        """Overwrite rows of removed samples that no reader needs any more; returns how many still have to wait."""
-        if not self._unerased():
+        """Take removals to their next stage, if nothing holds them back, and note it in the ledger: overwrite rows that
+        no reader needs any more, and generations that no process has open; returns how many rows have to wait."""
+        if not self.owes:
             return 0
+        retire_old(self.path)
         with self.write(timeout, "erase") as session:
+            if session.owes:
+                session.commit()
             return session.unerased
+
+    @property
+    def owes(self) -> bool:
+        """Whether removed rows, or an old generation, wait to be erased or to be noted as erased."""
+        with self.snapshot() as snapshot:
+            return bool(snapshot.state["pending"]) or is_vacuumed(snapshot.state)
 
     def info(self) -> dict[str, Any]:
         """Sizes, readers, and what is waiting, for people."""
@@ -101,7 +121,7 @@ class Store:
                 "commit": snapshot.commit,
                 "map_size": int(lmdb_info["map_size"]),
                 "files": _file_sizes(generation.directory),
-                "free_pages": _free_pages(generation, int(lmdb_info["last_pgno"])),
+                "free_pages": generation.free_pages(),
                 "readers": _readers(snapshot),
                 "slots": snapshot.state["slots"],
                 "reserved": snapshot.state["reserved"],
@@ -110,17 +130,18 @@ class Store:
 
     def close(self) -> None:
         """Close the handle; a handle for writing first erases what can be erased without waiting."""
-        generation = self._generation
-        if generation is None:
+        if self._generation is None:
             return
         try:
-            if self.writable and generation.pid == os.getpid():
+            if self.writable and self._generation.pid == os.getpid():
                 self.erase_pending()
         except Error:
             pass  # the next session will do it
         finally:
-            self._generation = None
-            generation.release()
+            with self._moving:
+                generation, self._generation = self._generation, None
+            if generation is not None:
+                generation.release()
 
     def __enter__(self) -> "Store":
         return self
@@ -161,18 +182,13 @@ class Store:
             raise ClosedStore(f"'{self.path}' is closed; open it again")
         return self._generation
 
-    def _unerased(self) -> int:
-        with self.snapshot() as snapshot:
-            waiting = pending_ranges(snapshot) if snapshot.state["pending"] else {}
-            return sum(count for key, (_, count) in waiting.items() if key not in snapshot.generation.erased)
-
 
 def _unerased(snapshot: Snapshot) -> int:
     """Slots on `pending` that do not read as zero yet."""
     if not snapshot.state["pending"]:
         return 0
     words = snapshot.rows.words
-    return sum(int(words[a : a + count, 0].astype(bool).sum()) for a, count in pending_ranges(snapshot).values())
+    return sum(int(words[a : a + count, 0].astype(bool).sum()) for a, count, _ in pending_ranges(snapshot).values())
 
 
 def _readers(snapshot: Snapshot) -> list[dict[str, Any]]:
@@ -189,10 +205,12 @@ def _file_sizes(directory: Path) -> dict[str, int]:
     return {name: (directory / name).stat().st_size for name in (layout.DATA_FILE, layout.ROWS_FILE)}
 
 
-def _free_pages(generation: Generation, last_page: int) -> int:
-    """Pages of data.mdb that hold no tree: the free ones, and those that list them."""
-    txn, _ = generation.begin()
-    with generation.gate, txn:
-        stats = [generation.env.stat(), *(txn.stat(database) for database in generation.databases.values())]
-    used = sum(stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"] for stat in stats)
-    return int(last_page + 1 - 2 - used)
+_stores: weakref.WeakSet[Store] = weakref.WeakSet()
+
+
+def _born_by_fork() -> None:
+    for store in _stores:
+        store._moving = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_born_by_fork)

@@ -34,13 +34,15 @@ import lmdb
 import numpy as np
 import numpy.typing as npt
 
-from dynfrsdb_storage import ages, layout, ledger, records
+from dynfrsdb_storage import ages, layout, ledger, records, stages
+from dynfrsdb_storage.directory import other_generations, switch_current
 from dynfrsdb_storage.errors import ClosedStore, CorruptStore
 from dynfrsdb_storage.failpoints import failpoint
 from dynfrsdb_storage.locks import WriterLock
 from dynfrsdb_storage.read import Snapshot
-from dynfrsdb_storage.rows import Range, ranges_of
-from dynfrsdb_storage.slots import Claim, clean_window, insert_range, pending_ranges
+from dynfrsdb_storage.retire import retire_unfinished
+from dynfrsdb_storage.rows import ranges_of
+from dynfrsdb_storage.slots import Claim, Pending, clean_window, insert_range, pending_ranges
 
 if TYPE_CHECKING:
     from dynfrsdb_storage.store import Store
@@ -102,7 +104,13 @@ class WriteSession:
     @property
     def unerased(self) -> int:
         """How many removed rows are not overwritten yet, because a reader might still look at them."""
-        return sum(count for key, (_, count) in self._pending.items() if key not in self._generation.erased)
+        return sum(there.size for key, there in self._pending.items() if key not in self._generation.erased)
+
+    @property
+    def owes(self) -> bool:
+        """Whether removals have reached a stage that the ledger does not tell yet; any commit adds it."""
+        erased = any(key in self._generation.erased for key in self._pending)
+        return erased or stages.erased(self.state, self._old_generations()) is not None
 
     def reserve(self, n: int) -> npt.NDArray[np.uint32]:
         """`n` slots to write rows into; those that get no row by the next commit stay reserved."""
@@ -174,6 +182,16 @@ class WriteSession:
         self._erase()
         return plan.number
 
+    def move_to(self, generation: str, number: int) -> None:
+        """Make another generation the live one: it is complete, synced, and begins with commit `number`. The session is
+        over then."""
+        self._check()
+        assert self._lock is not None
+        switch_current(self._store.path, generation)
+        failpoint("vacuum-switched")
+        self._lock.acknowledge(number)
+        self._broken = "another generation is live"
+
     def _start_over(self) -> None:
         """Empty buffers on top of the newest commit."""
         self._puts: dict[str, dict[bytes, bytes]] = {name: {} for name in layout.DATABASES}
@@ -191,8 +209,10 @@ class WriteSession:
         written = np.unique(np.concatenate([_NO_SLOTS, *self._written]))
         released = np.unique(np.concatenate([_NO_SLOTS, *self._released]))
         cleared = {key: there for key, there in self._pending.items() if key in self._generation.erased}
-        removed = {layout.pending_key(number, start): (start, count) for start, count in ranges_of(released)}
-        back = sum(count for _, count in cleared.values())
+        change = int(self.state["sequence"])
+        removed = {layout.pending_key(number, at): Pending(at, count, change) for at, count in ranges_of(released)}
+        self._note_stages(cleared, removed)
+        back = sum(there.size for there in cleared.values())
         left = before["reserved"] - len(written) + back
         grown = self._top_up(left)
         kept = {
@@ -204,9 +224,30 @@ class WriteSession:
             "times": ages.noted(before.get("times", b""), number, time.time()),
         }
         self.put("meta", layout.META_STATE, records.frame({**self.state, **kept}))
-        self.put_many("pending", [(key, records.count_payload(count)) for key, (_, count) in removed.items()])
+        noted = [(key, records.pending_payload(there.size, there.sequence)) for key, there in removed.items()]
+        self.put_many("pending", noted)
         puts = {name: records.pack_many(name, sorted(pairs.items())) for name, pairs in self._puts.items() if pairs}
         return _Plan(number, written, cleared, removed, grown, puts)
+
+    def _note_stages(self, cleared: dict[bytes, Pending], removed: dict[bytes, Pending]) -> None:
+        """Add to the ledger what removals have reached since the last commit (stages.py)."""
+        left = [there for key, there in self._pending.items() if key not in cleared]
+        entries = (
+            stages.rows_erased(self.state, [there.sequence for there in (*left, *removed.values())])
+            if cleared
+            else None,
+            stages.erased(self.state, self._old_generations()),
+        )
+        for entry in entries:
+            if entry is not None:
+                self.append_ledger(entry)
+                self.state.update(stages.reached(entry))
+
+    def _old_generations(self) -> list[str]:
+        """Generations that are there beside the live one; only looked for if a vacuum was made."""
+        if not stages.is_vacuumed(self.state):
+            return []
+        return other_generations(self._store.path, self._generation.directory.name)
 
     def _top_up(self, left: int) -> int:
         """Extend rows.bin if a commit would leave too few reserved slots; returns by how many slots."""
@@ -277,7 +318,7 @@ class WriteSession:
         for key in plan.cleared:
             txn.delete(key, db=databases["pending"])
         self._claim.apply(txn, databases["reserved"], plan.written)
-        for start, count in plan.cleared.values():
+        for start, count, _ in plan.cleared.values():
             insert_range(txn, databases["reserved"], start, count)
         if plan.grown:
             insert_range(txn, databases["reserved"], self.snapshot.state["slots"], plan.grown)
@@ -318,6 +359,7 @@ class WriteSession:
         assert self._lock is not None
         if self._lock.abandoned or not self._generation.cleaned:
             clean_window(self.snapshot, self._rows)
+            retire_unfinished(self._store.path)
             self._generation.cleaned = True
 
     def _erase(self) -> None:
@@ -329,7 +371,7 @@ class WriteSession:
         behind = self.snapshot.commit - self.snapshot.transaction
         ripe = {key: there for key, there in waiting.items() if layout.parse_pending_key(key)[0] - behind <= oldest}
         try:
-            for start, count in ripe.values():
+            for start, count, _ in ripe.values():
                 self._rows.zero(start, count)
                 failpoint("erase-middle")
             if ripe:
@@ -376,8 +418,8 @@ class _Plan:
 
     number: int
     written: npt.NDArray[np.uint32]
-    cleared: dict[bytes, Range]
-    removed: dict[bytes, Range]
+    cleared: dict[bytes, Pending]
+    removed: dict[bytes, Pending]
     grown: int
     puts: dict[str, list[tuple[bytes, bytes]]]
 

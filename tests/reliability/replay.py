@@ -277,6 +277,11 @@ def work(place: Path, seed: int, steps: int) -> None:
         add(again, [9_999])
         tell({"done": 1})
         again.settle()
+        tell({"vacuum": 1})
+        again.vacuum()
+        tell({"begin": [[], [9_999]]})
+        again.remove([9_999])
+        tell({"done": 2})
 
 
 if __name__ == "__main__":

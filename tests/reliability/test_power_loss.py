@@ -21,6 +21,7 @@ from tests.reliability.replay import STORE, Disk, Event, build_shim, record, tol
 from tests.reliability.workload import PEOPLE, Story, add, chance, living, new_store, traces, warm
 
 STATES = 150
+VACUUM_STATES = 60
 STEPS = 30
 
 
@@ -71,6 +72,7 @@ def recovers(path: Path, story: Story, mentioned: set[int]) -> None:
         assert not writer.check().problems
         assert len(writer) == len(story.live)
     assert traces(path, mentioned - story.live) == []
+    assert len(list(path.glob("gen-*"))) == 1
 
 
 def has_no_store(path: Path) -> None:
@@ -105,6 +107,26 @@ def test_a_power_loss_at_any_instant_loses_nothing_that_was_acknowledged(shim: P
 
     print(f"{len(events)} events recorded; {seen}")
     assert sum(seen.values()) == STATES
+
+
+def test_a_power_loss_in_a_vacuum_leaves_the_store_before_or_after_it(shim: Path, store_dir: Path) -> None:
+    """The new generation, the switch, and the overwriting of the old generation, whose rows include a later removal."""
+    dice = chance("power loss in a vacuum")
+    warm()
+    disk = store_dir / "disk"
+    disk.mkdir()
+    events = record(shim, disk, dice.randrange(1 << 30), 5)
+    begin = next(i for i, words in enumerate(told(events)) if words and "vacuum" in words)
+    losses = sorted(begin + loss for loss in instants(events[begin:], VACUUM_STATES, dice))
+
+    generations = set()
+    for left, story in states(events, losses, store_dir, dice):
+        assert story is not None
+        recovers(left / STORE, story, {9_999, 50_000})
+        generations |= {each.name for each in (left / STORE).glob("gen-*")}
+
+    print(f"{len(events) - begin} events of a vacuum recorded; {VACUUM_STATES} states")
+    assert generations == {"gen-0001", "gen-0002"}
 
 
 def test_a_disk_that_forgets_what_was_synced_is_noticed(shim: Path, store_dir: Path) -> None:

@@ -91,6 +91,10 @@ def miscount(session: WriteSession) -> None:
     session.state["samples"] += 1
 
 
+def claim_a_stage(session: WriteSession) -> None:
+    session.state["erased"] = 2
+
+
 def drop_entry(session: WriteSession) -> None:
     session.delete("ledger", layout.sequence_key(2))
 
@@ -118,9 +122,10 @@ def cut_ledger(session: WriteSession) -> None:
         (lose_reserved, "belongs to nothing"),
         (lose_reserved, "reserved, its counters say"),
         (miscount, "the store has 29 samples, its counters say 30"),
+        (claim_a_stage, "'erased' is 2, the ledger says 0"),
         (drop_entry, "does not follow the one before it"),
         (change_entry, "ledger entry 2 was changed"),
-        (cut_ledger, "the ledger has 3 entries, the store's counters say 4"),
+        (cut_ledger, "the ledger has 4 entries, the store's counters say 5"),
     ],
 )
 def test_a_contradiction_is_found(store: Store, damage: Callable[[WriteSession], None], words: str) -> None:

@@ -202,7 +202,7 @@ def test_a_store_that_was_rolled_back_is_refused(path: Path, tmp_path: Path) -> 
     shutil.rmtree(path / "gen-0001")
     shutil.copytree(tmp_path / "old", path / "gen-0001")
 
-    with pytest.raises(CorruptStore, match="rolled back: it is at commit 1, but commit 2 was acknowledged"):
+    with pytest.raises(CorruptStore, match="rolled back: it is at commit 1, but commit 3 was acknowledged"):
         Store.open(path, writable=True)
 
     (path / "LOCK").write_bytes(b"")
