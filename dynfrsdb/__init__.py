@@ -16,16 +16,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dynfrsdb.api import create, open
+    from dynfrsdb.api import create, open, restore
     from dynfrsdb.audit import CheckReport, VerifyReport
     from dynfrsdb.database import Database
     from dynfrsdb.errors import (
         ClosedStore,
         CorruptStore,
         EmptyForest,
+        EntryNotFound,
         Error,
+        Held,
         InvalidInput,
         Locked,
+        MissingExtra,
         ReadOnly,
         RequestConflict,
         SampleExists,
@@ -33,11 +36,17 @@ if TYPE_CHECKING:
         StoreExists,
         StoreFull,
         StoreNotFound,
+        Suppressed,
         TransactionMisuse,
+        Unrestored,
         UnsupportedFormat,
         UnsupportedPlace,
     )
+    from dynfrsdb.holds import Hold
+    from dynfrsdb.later import Outcome, Waiting
+    from dynfrsdb.proof import ReceiptReport, verify_receipt
     from dynfrsdb.receipt import Plan, Receipt
+    from dynfrsdb.restoring import Restored
     from dynfrsdb.snapshot import Sample, Snapshot
     from dynfrsdb.transaction import Transaction
 
@@ -46,10 +55,17 @@ __version__ = "0.1.0"
 _HOMES = {
     "create": "api",
     "open": "api",
+    "restore": "api",
     "CheckReport": "audit",
     "VerifyReport": "audit",
     "Database": "database",
+    "Hold": "holds",
+    "Outcome": "later",
     "Plan": "receipt",
+    "ReceiptReport": "proof",
+    "Restored": "restoring",
+    "Waiting": "later",
+    "verify_receipt": "proof",
     "Receipt": "receipt",
     "Sample": "snapshot",
     "Snapshot": "snapshot",
@@ -62,13 +78,20 @@ __all__ = [
     "CorruptStore",
     "Database",
     "EmptyForest",
+    "EntryNotFound",
     "Error",
+    "Held",
+    "Hold",
     "InvalidInput",
     "Locked",
+    "MissingExtra",
+    "Outcome",
     "Plan",
     "ReadOnly",
     "Receipt",
+    "ReceiptReport",
     "RequestConflict",
+    "Restored",
     "Sample",
     "SampleExists",
     "SampleNotFound",
@@ -76,13 +99,18 @@ __all__ = [
     "StoreExists",
     "StoreFull",
     "StoreNotFound",
+    "Suppressed",
     "Transaction",
     "TransactionMisuse",
+    "Unrestored",
     "UnsupportedFormat",
     "UnsupportedPlace",
     "VerifyReport",
+    "Waiting",
     "create",
     "open",
+    "restore",
+    "verify_receipt",
 ]
 
 
