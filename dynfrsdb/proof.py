@@ -97,7 +97,7 @@ def stage_of(store: Store, snapshot: Snapshot, entry: Entry) -> str | None:
 
 def attach(document: Document, report: VerifyReport, snapshot: Snapshot, secrets: Secrets) -> None:
     """Put into a receipt what verifying found at the commit of this snapshot."""
-    removed = set(document["entry"]["removed_ids"])
+    removed = set(document["entry"].get("removed_ids", ()))
     living = (secrets.id(layout.parse_id_key(key)).hex() for key, _ in snapshot.scan("samples"))
     document["verified"] = {
         "time": now(),

@@ -193,7 +193,8 @@ def test_a_head_that_is_none_is_refused(path: Path, head: Any) -> None:
 
 def test_every_kind_of_entry_and_its_fields_are_in_the_format_document(path: Path, store_dir: Path) -> None:
     document = (Path(__file__).parents[1] / "storage" / "FORMAT.md").read_text()
-    fields = document.split("A ledger entry has, besides", 1)[1].split("\nMoments are text", 1)[0]
+    fields = document.split("\n### ledger\n", 1)[1].split("\n### ", 1)[0]
+    fields += document.split("A ledger entry has, besides", 1)[1].split("\nMoments are text", 1)[0]
     with changer(path) as db:
         live(db)
         db.backup(store_dir / "copy.forest")
