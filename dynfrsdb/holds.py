@@ -111,6 +111,7 @@ def refuse_held(snapshot: Snapshot, subjects: Iterable[bytes]) -> None:
     """Raise if a hold on one of these subjects is in force."""
     if not snapshot.count("holds"):
         return
+    snapshot.confirm_pages("holds")  # or a page that lost records would let go of somebody who is held
     for subject in subjects:
         for hold in _of(snapshot, subject):
             if hold.in_force:
