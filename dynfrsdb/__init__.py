@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dynfrsdb.api import create, open
+    from dynfrsdb.api import create, open, restore
     from dynfrsdb.audit import CheckReport, VerifyReport
     from dynfrsdb.database import Database
     from dynfrsdb.erasure import Erasure
@@ -24,9 +24,12 @@ if TYPE_CHECKING:
         ClosedStore,
         CorruptStore,
         EmptyForest,
+        EntryNotFound,
         Error,
+        Held,
         InvalidInput,
         Locked,
+        MissingExtra,
         ReadOnly,
         RequestConflict,
         SampleExists,
@@ -34,12 +37,18 @@ if TYPE_CHECKING:
         StoreExists,
         StoreFull,
         StoreNotFound,
+        Suppressed,
         TransactionMisuse,
+        Unrestored,
         UnsupportedFormat,
         UnsupportedPlace,
     )
+    from dynfrsdb.holds import Hold
+    from dynfrsdb.later import Outcome, Waiting
     from dynfrsdb.needles import ScanReport
+    from dynfrsdb.proof import ReceiptReport, verify_receipt
     from dynfrsdb.receipt import Plan, Receipt
+    from dynfrsdb.restoring import Restored
     from dynfrsdb.snapshot import Sample, Snapshot
     from dynfrsdb.transaction import Transaction
     from dynfrsdb.vacuum import VacuumReport
@@ -49,11 +58,18 @@ __version__ = "0.1.0"
 _HOMES = {
     "create": "api",
     "open": "api",
+    "restore": "api",
     "CheckReport": "audit",
     "VerifyReport": "audit",
     "Database": "database",
     "Erasure": "erasure",
+    "Hold": "holds",
+    "Outcome": "later",
     "Plan": "receipt",
+    "ReceiptReport": "proof",
+    "Restored": "restoring",
+    "Waiting": "later",
+    "verify_receipt": "proof",
     "Receipt": "receipt",
     "Sample": "snapshot",
     "ScanReport": "needles",
@@ -68,14 +84,21 @@ __all__ = [
     "CorruptStore",
     "Database",
     "EmptyForest",
+    "EntryNotFound",
     "Erasure",
     "Error",
+    "Held",
+    "Hold",
     "InvalidInput",
     "Locked",
+    "MissingExtra",
+    "Outcome",
     "Plan",
     "ReadOnly",
     "Receipt",
+    "ReceiptReport",
     "RequestConflict",
+    "Restored",
     "Sample",
     "SampleExists",
     "SampleNotFound",
@@ -84,14 +107,19 @@ __all__ = [
     "StoreExists",
     "StoreFull",
     "StoreNotFound",
+    "Suppressed",
     "Transaction",
     "TransactionMisuse",
+    "Unrestored",
     "UnsupportedFormat",
     "UnsupportedPlace",
     "VacuumReport",
     "VerifyReport",
+    "Waiting",
     "create",
     "open",
+    "restore",
+    "verify_receipt",
 ]
 
 

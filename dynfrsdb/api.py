@@ -1,4 +1,4 @@
-"""Create a store, or open one."""
+"""Create a store, open one, or restore one from a backup."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from dynfrsdb import inputs
 from dynfrsdb.build import Progress, Training, build
 from dynfrsdb.database import CACHE_BYTES, Database
 from dynfrsdb.errors import InvalidInput
+from dynfrsdb.restoring import Restored
+from dynfrsdb.restoring import restore as apply
 from dynfrsdb.secrets import Secrets
 from dynfrsdb.settings import BUCKET, Settings
 from dynfrsdb.transaction import MAX_SAMPLES, TARGET_SUM_LIMIT
@@ -98,3 +100,11 @@ def open(path: Path | str, mode: str = "r", *, settle: str | None = "auto", cach
     "r" reads, "w" may begin transactions. `settle=None` leaves tagged nodes to queries and to `settle`.
     """
     return Database(path, mode, settle, cache_bytes)
+
+
+def restore(backup: Path | str, replay: Path | str, *, timeout: float = 30) -> Restored:
+    """Make a backup the store again: apply every removal that the exported ledger `replay` has behind it.
+
+    The backup itself is changed. Nobody can open it from when this begins until it is complete."""
+    place, ledger = inputs.place(backup, "backup"), inputs.place(replay, "replay")
+    return apply(place, ledger, inputs.seconds(timeout, "timeout"))

@@ -11,7 +11,7 @@ build would have at the same place:
     tag      the same samples, and nothing below
 
 Stamps are the one thing that a fresh build does not know; they must be what parents say. The storage layer's own audit
-(checksums, rows, index, slots, ledger) comes first."""
+(checksums, rows, index, slots, ledger) comes first, and then what stands by the ledger (standing.py)."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from dynfrsdb import standing
 from dynfrsdb.build import Progress, grown, occupants
 from dynfrsdb.errors import CorruptStore
+from dynfrsdb.secrets import Secrets
 from dynfrsdb.settings import Settings
 from dynfrsdb.shelf import Shelf
 from dynfrsdb.view import View, in_words, rows_of, spec_of
@@ -141,7 +143,7 @@ def check(snapshot: Snapshot, settings: Settings, progress: Progress | None) -> 
     problems = check_storage(snapshot, note)
     records = snapshot.count("nodes") + snapshot.count("buckets")
     if not problems:
-        problems = _check_trees(snapshot, spec, report)
+        problems = standing.flaws(snapshot, Secrets(settings)) + _check_trees(snapshot, spec, report)
     shown = problems[:MOST]
     if len(problems) > MOST:
         shown.append(f"... and {len(problems) - MOST} more")

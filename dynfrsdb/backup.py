@@ -19,7 +19,12 @@ and is a store like any other: two that both go on being written are two stores 
 The snapshot is held for as long as the copy takes. Nobody waits for it, but rows removed meanwhile are erased only
 after it, and data.mdb may grow.
 
-Not done here: removals reach no backup. Who must forget somebody must replace the backups too.
+That a copy exists is part of the history of the people in it. So before a store that is open for writing is copied, its
+ledger notes it: no copy is made that the ledger does not know. If no copy comes of it, the ledger notes that as well,
+if it can; what it says is then too much rather than too little. A handle for reading writes nothing, here too.
+
+Not done here: removals reach no backup. Who must forget somebody must replace the backups too, or restore them with
+restoring.py.
 """
 
 from __future__ import annotations
@@ -27,13 +32,16 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from dynfrsdb.errors import CorruptStore, Error, InvalidInput, Locked
+from dynfrsdb.receipt import new_entry
 from dynfrsdb_storage import Builder, Snapshot, Store, create, layout
+from dynfrsdb_storage.build import refuse_existing
 from dynfrsdb_storage.rows import ranges_of
 
 Progress = Callable[[str, int, int], None]
@@ -45,11 +53,27 @@ BUILT = ("meta", "roots", "reserved", "pending")
 """Databases that the builder writes by itself."""
 
 
-def backup(store: Store, dest: Path, progress: Progress | None) -> int:
+def backup(store: Store, dest: Path, progress: Progress | None, timeout: float = 30.0) -> int:
     """Copy the newest commit to `dest`, where nothing may be; returns the number of the commit."""
     # realpath and not Path.resolve, which raises where links lead in circles
     if Path(os.path.realpath(dest)).is_relative_to(os.path.realpath(store.path)):
         raise InvalidInput(f"'{dest}' is inside the store '{store.path}'; choose a place outside it")
+    if not store.writable:
+        return _copied(store, dest, progress)
+    refuse_existing(dest)
+    with store.write(timeout, "backup") as session:
+        made = session.append_ledger(new_entry("backup", session.state))
+        session.commit()
+    try:
+        return _copied(store, dest, progress)
+    except BaseException:
+        with suppress(Error), store.write(0.0, "backup") as session:
+            session.append_ledger(new_entry("no backup", session.state, backup=made["sequence"]))
+            session.commit()
+        raise
+
+
+def _copied(store: Store, dest: Path, progress: Progress | None) -> int:
     for _ in range(ATTEMPTS):
         with store.snapshot() as snapshot:
             try:

@@ -24,6 +24,7 @@ from dynfrsdb import inputs
 from dynfrsdb.audit import CheckReport, VerifyReport, check, digest, verify
 from dynfrsdb.backup import backup
 from dynfrsdb.build import Progress
+from dynfrsdb.duties import Duties
 from dynfrsdb.erasure import Erasure, erasures
 from dynfrsdb.errors import Error, InvalidInput, TransactionMisuse
 from dynfrsdb.gate import Gate
@@ -51,11 +52,16 @@ Answer = Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float64]]
 Result = TypeVar("Result")
 
 
-class Database:
+class Database(Duties):
     """An open store; a context manager. May be used by several threads."""
 
     def __init__(
-        self, path: Path | str, mode: str = "r", settle: str | None = "auto", cache_bytes: int = CACHE_BYTES
+        self,
+        path: Path | str,
+        mode: str = "r",
+        settle: str | None = "auto",
+        cache_bytes: int = CACHE_BYTES,
+        _restoring: bool = False,
     ) -> None:
         if mode not in ("r", "w"):
             raise InvalidInput(f"mode={mode!r} is not known; pass 'r' to read or 'w' to write")
@@ -64,7 +70,7 @@ class Database:
         if isinstance(cache_bytes, bool) or not isinstance(cache_bytes, int) or cache_bytes < 0:
             raise InvalidInput(f"cache_bytes={cache_bytes!r} is not a whole number of bytes")
         self.mode, self._settle, self._cache_bytes = mode, settle, cache_bytes
-        self._store = Store.open(inputs.place(path), writable=mode == "w")
+        self._store = Store.open(inputs.place(path), writable=mode == "w", restoring=_restoring)
         with self._store.snapshot() as snapshot:
             self._settings = Settings.from_record(snapshot.settings)
         self._spec = spec_of(self._settings)
@@ -235,12 +241,16 @@ class Database:
         report = inputs.callback(progress)
         return self._newest(lambda stored: verify(self._store, stored, self._settings, few, report))
 
-    def backup(self, dest: Path | str, progress: Progress | None = None) -> int:
+    def backup(self, dest: Path | str, progress: Progress | None = None, *, timeout: float = 30) -> int:
         """Copy the newest commit to `dest`, a new store, while this one is in use; returns the commit's number.
 
-        `dest` appears when it is complete. It has this store's uuid, seed and samples, and none that were removed.
+        `dest` appears when it is complete. It has this store's uuid, seed and samples, and none that were removed. A
+        handle for writing first notes in the ledger that there will be a copy.
         """
-        return backup(self._store, inputs.place(dest, "dest"), inputs.callback(progress))
+        if self.mode == "w":
+            self._refuse_inside("make a backup")
+        wait = inputs.seconds(timeout, "timeout")
+        return backup(self._store, inputs.place(dest, "dest"), inputs.callback(progress), wait)
 
     def refresh(self) -> int:
         """Move to the newest commit now; returns its number."""

@@ -39,7 +39,7 @@ from rich.table import Table
 
 import dynfrsdb
 from dynfrsdb.build import Progress
-from dynfrsdb.errors import Error
+from dynfrsdb.errors import Error, MissingExtra
 
 PERSON = "patient 141"
 READERS = 2
@@ -56,10 +56,6 @@ Bars = Callable[[], AbstractContextManager[Progress | None]]
 
 class DemoFailed(Error):
     """The demo could not be carried through."""
-
-
-class MissingExtra(Error, ImportError):
-    """The demo's data comes with a package that is not installed."""
 
 
 class Patients(NamedTuple):

@@ -14,6 +14,7 @@ from dynfrsdb_storage.errors import (
     StoreExists,
     StoreFull,
     StoreNotFound,
+    Unrestored,
     UnsupportedFormat,
     UnsupportedPlace,
 )
@@ -42,6 +43,25 @@ class RequestConflict(Error, ValueError):
     """A request id was used before, for something else."""
 
 
+class Held(Error, PermissionError):
+    """A sample of a subject that is held was to be removed; the message gives the reason."""
+
+
+class Suppressed(Error, ValueError):
+    """A sample of a subject that was forgotten was to be added, and the store is told to refuse that."""
+
+
+class EntryNotFound(Error, KeyError):
+    """No ledger entry, hold or waiting request has this number."""
+
+    def __str__(self) -> str:
+        return Exception.__str__(self)
+
+
+class MissingExtra(Error, ImportError):
+    """What was asked for needs a package that is not installed; the message says which extra brings it."""
+
+
 class TransactionMisuse(Error, RuntimeError):
     """A transaction is used outside its `with` block, or begun inside another of the same handle."""
 
@@ -50,9 +70,12 @@ __all__ = [
     "ClosedStore",
     "CorruptStore",
     "EmptyForest",
+    "EntryNotFound",
     "Error",
+    "Held",
     "InvalidInput",
     "Locked",
+    "MissingExtra",
     "ReadOnly",
     "RequestConflict",
     "SampleExists",
@@ -60,7 +83,9 @@ __all__ = [
     "StoreExists",
     "StoreFull",
     "StoreNotFound",
+    "Suppressed",
     "TransactionMisuse",
+    "Unrestored",
     "UnsupportedFormat",
     "UnsupportedPlace",
 ]

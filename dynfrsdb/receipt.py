@@ -3,8 +3,8 @@
 A receipt holds no raw identifier: removed ids and forgotten subjects appear as keyed hashes. `ids` is the one
 exception, and is not part of the ledger: it tells the caller of `add` which ids were assigned.
 
-Samples are not all that the ledger tells of: the stages of removals have entries too. Those have zeros for what they
-leave alone, and fields of their own in `details`."""
+Samples are not all that the ledger tells of: the stages of removals, holds, waiting requests, backups and restorations
+have entries too. Those have zeros for what they leave alone, and fields of their own in `details`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Receipt:
     removed_ids: tuple[str, ...] = ()
     subjects: tuple[str, ...] = ()
     request: str | None = None
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict, hash=False)
     prev: str
     hash: str
     ids: tuple[int, ...] = field(default=(), compare=False, repr=False)
@@ -60,6 +60,26 @@ class Plan:
     def as_dict(self) -> dict[str, Any]:
         """The plan as plain values."""
         return dict(self.__dict__)
+
+
+def new_entry(kind: str, state: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """A ledger entry of a commit that changes no sample of a store with these counters."""
+    return {
+        "time": now(),
+        "kind": kind,
+        "added": 0,
+        "removed": 0,
+        "samples": state["samples"],
+        "trees": 0,
+        "nodes": 0,
+        "tagged": 0,
+        "digest_before": state["digest"],
+        "digest_after": state["digest"],
+        "removed_ids": [],
+        "subjects": [],
+        "request": None,
+        **more,
+    }
 
 
 def receipt_of(entry: Mapping[str, Any], ids: tuple[int, ...] = ()) -> Receipt:

@@ -5,6 +5,7 @@
     samples    the sample set as one number: the sum of a keyed hash of every live row, modulo 2^128. Adding and
                removing samples adds and subtracts, so the digest after a change costs nothing but the change.
     request    16 bytes that stand for a request id, and for what the request asked for
+    reason     16 bytes that stand for the reason of a hold in the ledger: reasons name people, too
 
 All keys come from the store's seed, which is never printed.
 """
@@ -20,13 +21,14 @@ from dynfrsdb.settings import Settings
 
 HASH_BYTES = 16
 MODULUS = 1 << 128
+_PURPOSES = (b"subject", b"id", b"samples", b"request", b"reason")
 
 
 class Secrets:
     """The keyed hashes of one store."""
 
     def __init__(self, settings: Settings) -> None:
-        self._keys = {purpose: settings.secret(purpose) for purpose in (b"subject", b"id", b"samples", b"request")}
+        self._keys = {purpose: settings.secret(purpose) for purpose in _PURPOSES}
 
     def _hash(self, purpose: bytes, data: bytes) -> bytes:
         return blake2b(data, key=self._keys[purpose], digest_size=HASH_BYTES).digest()
@@ -42,6 +44,10 @@ class Secrets:
     def request(self, data: bytes) -> bytes:
         """What stands for a request id, or for the operations of a request."""
         return self._hash(b"request", data)
+
+    def reason(self, text: str) -> bytes:
+        """What stands for the reason of a hold in the ledger."""
+        return self._hash(b"reason", text.encode())
 
     def samples(self, ids: npt.NDArray[np.uint64], y: npt.NDArray[np.int64], X: npt.NDArray[np.float32]) -> int:
         """The part of the sample-set digest that these samples contribute."""

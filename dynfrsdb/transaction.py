@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from dynfrsdb import inputs, request
+from dynfrsdb import holds, inputs, request, suppression
 from dynfrsdb.errors import InvalidInput, RequestConflict, SampleExists, SampleNotFound, TransactionMisuse
 from dynfrsdb.receipt import Plan, Receipt, now, receipt_of
 from dynfrsdb.secrets import MODULUS
@@ -84,6 +84,11 @@ class Transaction:
         self._removed_hashes: list[bytes] = []
         self._subjects: list[bytes] = []
         self._ids: list[int] = []
+        self._entry: dict[str, Any] = {}
+        """What the ledger entry has besides, or instead of, its usual fields."""
+        self._heeds_holds = True
+        self.skipped = 0
+        """Samples that `add` left out because their subjects are on the suppression list."""
         self._effect = Effect(0, 0, 0, 0)
         self.receipt: Receipt | None = None
 
@@ -126,13 +131,20 @@ class Transaction:
             self._leave(kind, error, trace)
 
     def add(self, X: Any, y: Any, ids: Any = None, subjects: Any = None) -> npt.NDArray[np.uint64]:
-        """Add samples; returns their ids, assigned in sequence if none are given."""
+        """Add samples; returns their ids, assigned in sequence if none are given.
+
+        Samples of forgotten subjects may be left out, and have no id then: see `Database.suppress`."""
         session, settings = self._open(), self._db._settings
         rows = inputs.features(X, settings.n_features, settings.feature_names)
         targets = inputs.targets(y, len(rows), settings)
         names = inputs.subjects(subjects, len(rows))
         given = None if ids is None else inputs.ids(ids, len(rows))
         self._asked.note("add", rows, targets, names, given)
+        hashes = [self._db._secrets.subject(name) if name else b"" for name in names] if names else [b""] * len(rows)
+        kept = self._welcome(hashes) if names else None
+        if kept is not None:
+            rows, targets, hashes = rows[kept], targets[kept], [hashes[row] for row in kept]
+            given = None if given is None else given[kept]
         if self._known is not None:
             return self._replay_ids(len(rows)) if given is None else given
         chosen = self._assign(len(rows)) if given is None else given
@@ -140,7 +152,6 @@ class Transaction:
         self._refuse_too_much(targets)
         if not len(rows):
             return chosen
-        hashes = [self._db._secrets.subject(name) if name else b"" for name in names] if names else [b""] * len(rows)
         slots = session.reserve(len(rows))
         session.write_rows(slots, chosen, targets, rows)
         for id, slot, subject in zip(chosen.tolist(), slots.tolist(), hashes, strict=True):
@@ -175,19 +186,28 @@ class Transaction:
         self._asked.note("forget", name)
         if self._known is not None:
             return 0
-        hashed = self._db._secrets.subject(name)
+        removed = self._forget(self._db._secrets.subject(name))
+        if not removed:
+            session.snapshot.confirm("subjects")
+            confirm_index(session.snapshot)
+            raise SampleNotFound(f"no sample of this subject is in '{self._db.path}'")
+        return removed
+
+    def _forget(self, hashed: bytes) -> int:
+        """Remove all samples of the subject with this hash, if there are any; returns how many."""
+        session = self._open()
+        if self._heeds_holds:
+            holds.refuse_held(session.snapshot, [hashed])
         session.snapshot.confirm_pages("subjects")  # or a page that lost records would have us forget only some of them
         first, last = layout.subject_range(hashed)
         stored = [layout.parse_subject_key(key)[1] for key, _ in session.snapshot.scan("subjects", first, last)]
         own = [id for id, live in self._changed.items() if live is not None and live.subject == hashed]
         candidates = self._find(sorted({*stored, *own}))
         mine = {id: live for id, live in candidates.items() if live is not None and live.subject == hashed}
-        if not mine:
-            session.snapshot.confirm("subjects")
-            confirm_index(session.snapshot)
-            raise SampleNotFound(f"no sample of this subject is in '{self._db.path}'")
-        self._take_away(mine)
+        if mine:
+            self._take_away(mine)
         self._subjects.append(hashed)
+        holds.drop(session, hashed)
         return len(mine)
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
@@ -218,8 +238,24 @@ class Transaction:
         }
         return {id: fresh[id] if id in fresh else self._changed[id] for id in ids}
 
+    def _welcome(self, hashes: list[bytes]) -> list[int] | None:
+        """Rows that are left when those of forgotten subjects are taken out, or None for all; raises if the store
+        refuses such rows."""
+        session = self._open()
+        rows = suppression.unwelcome(session, hashes, self._subjects)
+        if not rows:
+            return None
+        if self._known is None:
+            if suppression.mode(session.state) == suppression.REFUSE:
+                raise suppression.refusal(self._db.path, rows[0])
+            self.skipped += len(rows)
+            self._entry["skipped"] = self.skipped
+        return sorted(set(range(len(hashes))).difference(rows))
+
     def _take_away(self, found: dict[int, Live]) -> None:
         session = self._open()
+        if self._heeds_holds:
+            holds.refuse_held(session.snapshot, {live.subject for live in found.values() if live.subject})
         slots = np.array([live.slot for live in found.values()], np.uint32)
         ids = np.array(list(found), np.uint64)
         with in_words(self._db.path):
@@ -264,7 +300,7 @@ class Transaction:
         place = len(self._assigned)
         first, size = self._known.assigned[place] if place < len(self._known.assigned) else (0, count)
         self._assigned.append([first, size])
-        return np.arange(first, first + count, dtype=np.uint64)
+        return np.arange(first, first + size, dtype=np.uint64)
 
     def _refuse_living(self, ids: npt.NDArray[np.uint64]) -> None:
         for row, (id, live) in enumerate(self._find(ids.tolist()).items()):
@@ -321,7 +357,7 @@ class Transaction:
                 entry, tuple(id for first, size in self._assigned for id in range(first, first + size))
             )
             return
-        if not self._added and not self._removed and self._request is None:
+        if not self._added and not self._removed and self._request is None and not self._entry:
             return
         with self._db._gate.alone():
             self._apply()
@@ -357,8 +393,12 @@ class Transaction:
                 "removed_ids": self._removed_hashes,
                 "subjects": self._subjects,
                 "request": None if self._request is None else self._request_key,
+                **self._entry,
             }
         )
+        if suppression.mode(state) != suppression.OFF:
+            for subject in self._subjects:
+                suppression.put(session, subject)
         if self._request is not None:
             known = request.Known(entry["sequence"], self._asked.digest(), self._assigned)
             session.put("requests", self._request_key, request.note(known, self._db._secrets))

@@ -12,6 +12,8 @@ one place each:
 
     look        info, ledger, sample
     change      remove, forget
+    holds       hold, requests, suppress
+    prove       receipt, restore
     keep        check, verify, digest, settle, backup
     erase       erasures, vacuum, scan
     doctor      doctor

@@ -6,7 +6,7 @@
     2           the command was not used as it is meant to be
     3           refused: nothing was changed
     4           locked: another process is writing
-    5           not found: the store, the sample or the subject
+    5           not found: the store, the sample, the subject, or what has a number
     70          a bug in dynfrsdb
     130         interrupted by Ctrl-C
 
@@ -26,7 +26,7 @@ from typing import Any
 import click
 
 import dynfrsdb
-from dynfrsdb.cli import change, doctor, erase, keep, look, story
+from dynfrsdb.cli import change, doctor, erase, holds, keep, look, prove, story
 from dynfrsdb.cli.interrupt import Interrupted
 
 FINE, FAILED, USAGE, REFUSED, LOCKED, NOT_FOUND, BUG, INTERRUPTED = 0, 1, 2, 3, 4, 5, 70, 130
@@ -69,7 +69,7 @@ def cli(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-for _family in (look, change, keep, erase, doctor, story):
+for _family in (look, change, holds, prove, keep, erase, doctor, story):
     for _verb in _family.VERBS:
         cli.add_command(_verb)
 
@@ -100,7 +100,7 @@ def exit_code(error: Exception) -> int:
     match error:
         case errors.Locked():
             return LOCKED
-        case errors.StoreNotFound() | errors.SampleNotFound():
+        case errors.StoreNotFound() | errors.SampleNotFound() | errors.EntryNotFound():
             return NOT_FOUND
         case errors.CorruptStore():
             return FAILED

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dynfrsdb.cli import options
+from dynfrsdb.cli.holds import queue
 from dynfrsdb.cli.interrupt import Interrupted, Postponed
 from dynfrsdb.cli.opening import database
 from dynfrsdb.cli.output import emit, properties
@@ -34,12 +34,26 @@ def remove(
 @click.command()
 @options.store
 @click.option("--subject", "subjects", multiple=True, required=True, help="Whose samples to remove; may be repeated.")
+@click.option(
+    "--after", metavar="DELAY", help="Not now but in 7d, 12h, 30m, ...: queue the request for 'requests run-due'."
+)
 @options.change
 def forget(
-    store: Path, subjects: tuple[str, ...], dry_run: bool, request_id: str | None, timeout: float, as_json: bool
+    store: Path,
+    subjects: tuple[str, ...],
+    after: str | None,
+    dry_run: bool,
+    request_id: str | None,
+    timeout: float,
+    as_json: bool,
 ) -> None:
     """Remove all samples of people, all or none, and print the receipt."""
-    names = [_as_given(subject) for subject in subjects]
+    names = [options.as_given(subject) for subject in subjects]
+    if after is not None:
+        if dry_run:
+            raise click.UsageError("--after and --dry-run do not go together")
+        queue(store, names, after, request_id, timeout, as_json)
+        return
     _carry_out(store, lambda txn: sum(txn.forget(name) for name in names), dry_run, request_id, timeout, as_json)
 
 
@@ -68,15 +82,6 @@ def _carry_out(
     emit(result, lambda: properties(result), as_json)
     if interrupts.came:
         raise Interrupted(f"interrupted too late to stop it: this is committed as change {outcome.sequence}")
-
-
-def _as_given(subject: str) -> str | bytes:
-    """The subject; as bytes if the argument was not valid Unicode."""
-    try:
-        subject.encode()
-    except UnicodeEncodeError:
-        return os.fsencode(subject)
-    return subject
 
 
 VERBS = (remove, forget)

@@ -15,7 +15,7 @@ from dynfrsdb.cli import options
 from dynfrsdb.cli.output import emit, properties
 
 _NEEDED = ("numpy", "numba", "llvmlite", "lmdb", "msgpack", "click", "rich")
-_EXTRA = ("scikit-learn",)
+_EXTRA = ("scikit-learn", "cryptography")
 
 
 @click.command()

@@ -88,15 +88,20 @@ def settle(store: Path, timeout: float, as_json: bool) -> None:
 @click.command()
 @options.store
 @click.argument("dest", type=click.Path(path_type=Path))
+@click.option("--unrecorded", is_flag=True, help="Do not note the copy in the ledger: for a store that is read-only.")
+@options.timeout
 @options.as_json
-def backup(store: Path, dest: Path, as_json: bool) -> None:
-    """Copy the newest commit to DEST, a new store, while this one is in use."""
+def backup(store: Path, dest: Path, unrecorded: bool, timeout: float, as_json: bool) -> None:
+    """Copy the newest commit to DEST, a new store, while this one is in use.
+
+    The ledger notes that a copy exists; 'restore' makes a store of it again.
+    """
     from dynfrsdb.backup import backup as copy  # needs no engine
     from dynfrsdb_storage import Store
 
     try:
-        with Store.open(store, writable=False) as source, progress() as show:
-            commit = copy(source, dest, show)
+        with Store.open(store, writable=not unrecorded) as source, progress() as show:
+            commit = copy(source, dest, show, timeout)
     except KeyboardInterrupt:
         raise Interrupted(f"interrupted; there is no backup at '{dest}'") from None
     result = {"backup": str(dest), "commit": commit}

@@ -46,12 +46,24 @@ def _info_drawing(found: dict[str, Any]) -> RenderableType:
 
 @click.command()
 @options.store
+@click.option("--head", is_flag=True, help="Print only the head: keep it elsewhere, for --since.")
+@click.option(
+    "--since", metavar="HEAD", help="Only what came after HEAD; exit code 1 if the ledger does not continue it."
+)
+@click.option(
+    "--export", type=click.Path(path_type=Path), metavar="FILE", help="Write JSON lines to FILE, - for stdout."
+)
 @options.as_json
-def ledger(store: Path, as_json: bool) -> None:
+def ledger(store: Path, head: bool, since: str | None, export: Path | None, as_json: bool) -> None:
     """All changes of a store, oldest first."""
-    from dynfrsdb.cli import peek
+    from dynfrsdb.cli import peek, prove
 
-    receipts = peek.ledger(store)
+    if head or export is not None:
+        if head and (since is not None or export is not None):
+            raise click.UsageError("--head does not go together with --since and --export")
+        prove.ledger_out(store, since, export, as_json)
+        return
+    receipts = peek.ledger(store, since)
     emit(receipts, lambda: rows(_LEDGER, (_ledger_line(receipt) for receipt in receipts)), as_json)
 
 

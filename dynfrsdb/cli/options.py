@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -41,3 +42,12 @@ def change(function: F) -> F:
         help="A name for this request: asked twice, it is carried out once and gives the same receipt.",
     )
     return dry_run(request_id(timeout(as_json(function))))
+
+
+def as_given(subject: str) -> str | bytes:
+    """The subject; as bytes if the argument was not valid Unicode."""
+    try:
+        subject.encode()
+    except UnicodeEncodeError:
+        return os.fsencode(subject)
+    return subject

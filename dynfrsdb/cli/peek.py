@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from dynfrsdb import chain
 from dynfrsdb.errors import CorruptStore, SampleNotFound
 from dynfrsdb.receipt import receipt_of
 from dynfrsdb.settings import Settings
@@ -51,9 +52,11 @@ def info(path: Path) -> dict[str, Any]:
         }
 
 
-def ledger(path: Path) -> list[dict[str, Any]]:
-    """All changes, oldest first."""
+def ledger(path: Path, since: str | None = None) -> list[dict[str, Any]]:
+    """All changes, or those since a head that was kept, oldest first."""
     with _opened(path) as (_, snapshot, _):
+        if since is not None:
+            return [receipt_of(entry).as_dict() for entry in chain.since(snapshot, since)]
         return [receipt_of(unframe(payload)).as_dict() for _, payload in snapshot.scan("ledger")]
 
 

@@ -183,7 +183,7 @@ def create(
         switch_current(directory, name)
         failpoint("build-rename")
         with _holding(path.absolute().parent):
-            _refuse_existing(path)
+            refuse_existing(path)
             os.rename(directory, path)
         sync_directory(path.absolute().parent)
 
@@ -214,7 +214,7 @@ def _temporary(path: Path) -> Iterator[Path]:
     directory = parent / f"{_prefix(path)}{os.getpid()}-{os.urandom(4).hex()}"
     try:
         with _holding(parent):
-            _refuse_existing(path)
+            refuse_existing(path)
             _remove_stale(path)
             os.mkdir(directory, 0o700)
             descriptor = _flock(directory)
@@ -264,7 +264,8 @@ def _flock(directory: Path) -> int | None:
     return descriptor
 
 
-def _refuse_existing(path: Path) -> None:
+def refuse_existing(path: Path) -> None:
+    """Raise if there is anything at `path`."""
     if os.path.lexists(path):
         raise StoreExists(f"'{path}' exists already; choose another path, or remove it first")
 

@@ -46,3 +46,7 @@ class ClosedStore(Error, ValueError):
 
 class UnsupportedPlace(Error, OSError):
     """The file system or the process arrangement cannot keep a store safely (a network share, colliding pids)."""
+
+
+class Unrestored(Error, RuntimeError):
+    """A backup is being restored: removals that came after it are not applied yet, so nobody may look."""

@@ -43,11 +43,13 @@ DATABASES = (
     "queue",
     "suppression",
 )
-"""The LMDB sub-databases. The last three are created empty: format 1 names them, later versions fill them."""
+"""The LMDB sub-databases."""
 
 META_FORMAT = b"format"
 META_SETTINGS = b"settings"
 META_STATE = b"state"
+RESTORING = "restoring"
+"""The counter that is set while a backup is being restored: nobody else may open the store."""
 
 CURRENT_FILE = "CURRENT"
 LOCK_FILE = "LOCK"
@@ -188,6 +190,16 @@ def subject_range(subject: bytes) -> tuple[bytes, bytes]:
 def parse_subject_key(key: bytes) -> tuple[bytes, int]:
     """The (subject hash, sample id) of a key of `subjects`."""
     return key[:SUBJECT_BYTES], int.from_bytes(key[SUBJECT_BYTES:], "big")
+
+
+def queue_key(due: int, number: int) -> bytes:
+    """The key of a request that waits until `due`, in seconds since 1970."""
+    return due.to_bytes(8, "big") + number.to_bytes(8, "big")
+
+
+def parse_queue_key(key: bytes) -> tuple[int, int]:
+    """The (due, number) of a key of `queue`."""
+    return int.from_bytes(key[:8], "big"), int.from_bytes(key[8:], "big")
 
 
 def sequence_key(sequence: int) -> bytes:

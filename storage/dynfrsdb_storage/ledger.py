@@ -39,10 +39,12 @@ def entry_hash(entry: Entry) -> bytes:
     return hashlib.sha256(entry["prev"] + body).digest()
 
 
-def broken_links(entries: Iterable[Entry], sequence: int, head: bytes) -> list[str]:
-    """What is wrong with a chain that should end with number `sequence` and hash `head`, in words."""
+def broken_links(
+    entries: Iterable[Entry], sequence: int, head: bytes, number: int = 0, prev: bytes = FIRST_PREV
+) -> list[str]:
+    """What is wrong with a chain that should go from behind entry `number` with hash `prev`, by default from the
+    beginning, to entry `sequence` with hash `head`; in words."""
     problems = []
-    number, prev = 0, FIRST_PREV
     for entry in entries:
         number += 1
         if entry.get("sequence") != number:

@@ -22,7 +22,7 @@ from typing import Any
 
 from dynfrsdb_storage import ages, layout
 from dynfrsdb_storage.directory import current_mark, open_current, read_current
-from dynfrsdb_storage.errors import ClosedStore, CorruptStore, Error, ReadOnly
+from dynfrsdb_storage.errors import ClosedStore, CorruptStore, Error, ReadOnly, Unrestored
 from dynfrsdb_storage.generation import Generation
 from dynfrsdb_storage.locks import read_holder
 from dynfrsdb_storage.read import Snapshot
@@ -35,9 +35,10 @@ from dynfrsdb_storage.write import WriteSession, rolled_back
 class Store:
     """A store opened for reading, or for reading and writing; a context manager."""
 
-    def __init__(self, path: Path, writable: bool) -> None:
+    def __init__(self, path: Path, writable: bool, restoring: bool = False) -> None:
         self.path = path
         self.writable = writable
+        self._restoring = restoring
         self._current_file = str(path / layout.CURRENT_FILE)
         self.loads: dict[str, int] = dict.fromkeys(layout.DATABASES, 0)
         """How many records of each database were loaded through this handle."""
@@ -48,9 +49,9 @@ class Store:
         _stores.add(self)
 
     @classmethod
-    def open(cls, path: Path | str, writable: bool) -> "Store":
-        """Open the store at `path`."""
-        return cls(Path(path), writable)
+    def open(cls, path: Path | str, writable: bool, restoring: bool = False) -> "Store":
+        """Open the store at `path`; only who is `restoring` it may open one that is not restored yet."""
+        return cls(Path(path), writable, restoring)
 
     def snapshot(self) -> Snapshot:
         """The newest commit, fixed until the snapshot is closed."""
@@ -171,10 +172,16 @@ class Store:
             before.release()
 
     def _refuse_damaged(self, generation: Generation, acknowledged: int) -> None:
-        """Raise if the store is older than what was acknowledged when we began to open it, or rows.bin is cut short."""
+        """Raise if the store is older than what was acknowledged when we began to open it, is not restored yet, or if
+        rows.bin is cut short."""
         with Snapshot(generation, self.loads) as snapshot:
             if snapshot.commit < acknowledged:
                 raise rolled_back(str(self.path), snapshot.commit, acknowledged)
+            if layout.RESTORING in snapshot.state and not self._restoring:
+                raise Unrestored(
+                    f"'{self.path}' is a backup that is being restored: removals that came after it are not applied "
+                    f"yet; run 'dynfrsdb restore {self.path} --replay LEDGER' again"
+                )
             _ = snapshot.rows
 
     def _alive(self) -> Generation:

@@ -114,11 +114,11 @@ def test_an_empty_store_can_be_backed_up(store_dir: Path, settings: dict[str, An
 
 
 def test_a_backup_is_private_and_nobodys_to_wait_for(db: dynfrsdb.Database, store_dir: Path) -> None:
-    """It is made inside a transaction, of the commit before it, and can be written at once."""
+    """A reader makes it during a transaction, of the commit before it, and it can be written at once."""
     dest = store_dir / "copy.forest"
-    with db.transaction() as txn:
+    with db.transaction() as txn, dynfrsdb.open(db.path) as reader:
         txn.remove([1])
-        commit = db.backup(dest)
+        commit = reader.backup(dest)
         with dynfrsdb.open(dest, "w") as copy:
             assert 1 in copy
             copy.remove([1], timeout=0)

@@ -52,6 +52,9 @@ def test_key_sizes_are_those_of_the_table() -> None:
     assert int(sizes["reserved"]) == len(layout.reserved_key(1))
     assert int(sizes["pending"]) == len(layout.pending_key(1, 1))
     assert int(sizes["ledger"]) == len(layout.sequence_key(1))
+    assert int(sizes["holds"]) == len(layout.subject_key(bytes(16), 1))
+    assert int(sizes["queue"]) == len(layout.queue_key(1, 1))
+    assert int(sizes["suppression"]) == layout.SUBJECT_BYTES
 
 
 def test_the_record_in_hex_is_the_record_we_write() -> None:
