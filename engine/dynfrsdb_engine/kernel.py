@@ -60,13 +60,13 @@ def _compiled(function: F, **options: Any) -> F:
     return compiled
 
 
-def _if_allowed(use_cache: Callable[..., Any]) -> Callable[..., Any]:
-    """The same, but a file that may not be read or written any more is like none."""
+def _if_possible(use_cache: Callable[..., Any]) -> Callable[..., Any]:
+    """The same, but a file that cannot be read or written is like none."""
 
     def use(*args: Any) -> Any:
         try:
             return use_cache(*args)
-        except PermissionError:
+        except OSError:
             return None
 
     return use
@@ -77,7 +77,7 @@ def kernel(function: F) -> F:
     compiled = _compiled(function, cache=CACHED)
     if CACHED:
         cache: Any = compiled._cache  # type: ignore[attr-defined]
-        cache.load_overload, cache.save_overload = _if_allowed(cache.load_overload), _if_allowed(cache.save_overload)
+        cache.load_overload, cache.save_overload = _if_possible(cache.load_overload), _if_possible(cache.save_overload)
     return compiled
 
 
