@@ -24,7 +24,7 @@ from dynfrsdb_storage.layout import parse_pending_key
 from dynfrsdb_storage.records import unframe
 from dynfrsdb_storage.retire import holders
 from dynfrsdb_storage.slots import pending_ranges
-from dynfrsdb_storage.stages import ERASED, ROWS_ERASED, VACUUM
+from dynfrsdb_storage.stages import ERASED, ROWS_ERASED, VACUUM, of_these_files
 
 UNLEARNED = "unlearned"
 
@@ -67,8 +67,9 @@ def erasures(store: Store, snapshot: Snapshot) -> list[Erasure]:
 class _Status:
     def __init__(self, store: Store, snapshot: Snapshot, entries: list[dict[str, Any]]) -> None:
         self._store, self._snapshot, self._entries = store, snapshot, entries
+        own = of_these_files(entries)
         self._marks: dict[str, list[tuple[int, str]]] = {
-            kind: [(entry["through"], entry["time"]) for entry in entries if entry["kind"] == kind]
+            kind: [(entry["through"], entry["time"]) for entry in own if entry["kind"] == kind]
             for kind in (ROWS_ERASED, VACUUM, ERASED)
         }
 

@@ -64,12 +64,13 @@ def restore(path: Path, replay: Path, timeout: float = 30.0) -> Restored:
     with Database(path, "w", settle=None, _restoring=True) as db, db.transaction(timeout=timeout) as txn:
         session = txn._open()
         ledger = chain.entries(session.snapshot)
-        tail = ledger[session.state.pop(layout.RESTORING) :]
+        first, last = session.state.pop(layout.RESTORING)
+        tail = ledger[first:last]
         gone = _living(session.snapshot, db._secrets, tail)
         txn._heeds_holds = False
         txn.remove(gone)
         lost = _lost(tail, len(gone))
-        txn._entry.update(kind="restore", replayed=len(tail), lost=lost)
+        txn._entry.update(kind="restore", backup=first, replayed=len(tail), lost=lost)
         session.state["next_id"] = min(session.state["next_id"] + _added(tail), LAST_ID)
         standing.bring_up(session, ledger)
     assert txn.receipt is not None
@@ -86,7 +87,7 @@ def _mark(store: Store, exported: list[Entry], replay: Path, timeout: float) -> 
         for entry in _tail(session.snapshot, exported, replay):
             session.put("ledger", layout.sequence_key(entry["sequence"]), frame(entry))
             session.state.update(sequence=entry["sequence"], head=entry["hash"])
-        session.state[layout.RESTORING] = last
+        session.state[layout.RESTORING] = [last, session.state["sequence"]]
         session.commit()
 
 

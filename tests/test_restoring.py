@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -99,6 +100,45 @@ def test_receipts_and_heads_from_after_the_backup_hold_in_the_restored_store(bac
     assert proof.inspect(text, backup.copy).problems == ()
     with dynfrsdb.open(backup.copy) as db:
         assert db.ledger_since(head)[0].kind == "restore"
+
+
+def test_what_was_erased_in_the_lost_store_is_not_called_erased_in_the_restored_one(backup: Backup) -> None:
+    """The person was in the backup: their bytes are in its free pages until it is vacuumed itself."""
+    with changer(backup.store) as db:
+        backup.take(db)
+        sequence = receipt_of(db.forget("person 50")).sequence
+        db.vacuum()
+        assert [each.stage for each in db.erasure_status()] == ["erased"]
+        backup.end(db)
+
+    dynfrsdb.restore(backup.copy, backup.ledger)
+
+    with changer(backup.copy) as db:
+        before = {each.sequence: each.stage for each in db.erasure_status()}
+        issued = json.loads(db.issue_receipt(sequence))["stage"]
+        db.vacuum()
+        after = {each.stage for each in db.erasure_status()}
+    assert (before[sequence], issued, after) == ("rows erased", "rows erased", {"erased"})
+
+
+def test_a_backup_taken_before_a_vacuum_was_through_is_restored_too(backup: Backup) -> None:
+    """Such a copy has no old generation, so its first commit notes a stage, in a ledger that is being continued."""
+    with changer(backup.store) as db:
+        db.forget("person 51")
+        with dynfrsdb.open(backup.store) as reader, reader.snapshot():
+            assert not db.vacuum()
+            backup.take(db)
+        sequence = receipt_of(db.forget("person 50")).sequence
+        backup.end(db)
+
+    dynfrsdb.restore(backup.copy, backup.ledger)
+
+    with changer(backup.copy) as db:
+        assert db.check().problems == ()
+        stages = {each.sequence: each.stage for each in db.erasure_status()}
+        assert (stages[2], stages[sequence]) == ("erased", "rows erased")
+        db.vacuum()
+        assert db.check().problems == ()
 
 
 def test_holds_requests_and_suppression_stand_where_they_stood(backup: Backup, monkeypatch: pytest.MonkeyPatch) -> None:

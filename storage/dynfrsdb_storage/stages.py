@@ -56,10 +56,18 @@ def reached(entry: Entry) -> dict[str, int]:
     return dict.fromkeys(_REACHED[entry["kind"]], int(entry["through"]))
 
 
+def of_these_files(entries: Iterable[Entry]) -> list[Entry]:
+    """Entries without those that a restored store took over (`replayed` of them, behind entry `backup`) from the one
+    that was lost: what was erased there may be in the files of a backup."""
+    listed = list(entries)
+    taken = [(entry["backup"], entry["backup"] + entry["replayed"]) for entry in listed if "replayed" in entry]
+    return [entry for entry in listed if not any(first < entry["sequence"] <= last for first, last in taken)]
+
+
 def counted(entries: Iterable[Entry]) -> dict[str, int]:
     """The counters as the ledger has them."""
     counters = dict.fromkeys(COUNTERS, 0)
-    for entry in entries:
+    for entry in of_these_files(entries):
         if entry.get("kind") in _REACHED:
             for name, through in reached(entry).items():
                 counters[name] = max(counters[name], through)
