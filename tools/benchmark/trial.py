@@ -1,0 +1,171 @@
+"""One data set on its way through the measures: its stores, its scikit-learn forests, its figures.
+
+The base store is built once and closed; every measure that changes something works on a copy of it, so that no measure
+finds what another one left.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
+
+import dynfrsdb
+from benchmark.bare import Bare
+from benchmark.data import DataSet
+from benchmark.figures import Figure, seconds
+
+WARM_ROWS = 20_000
+CACHE_BYTES = 4 << 30
+SEED = 20_250_701
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is measured."""
+
+    builds: int = 3
+    removals: int = 200
+    tail: int = 1_000
+    open_rounds: int = 10
+    batches: int = 3
+    queries: int = 2_000
+    partner_queries: int = 60
+    predictions: int = 5
+    mixed: int = 150
+    mixed_long: int = 15
+    readers: float = 10.0
+    children: int = 7
+
+    @classmethod
+    def quick(cls) -> Effort:
+        """Just enough to see that everything runs, and roughly where it stands."""
+        return cls(1, 12, 30, 2, 1, 200, 6, 2, 10, 2, 1.0, 1)
+
+
+@dataclass
+class Trial:
+    """A set, where its stores lie, and what was measured so far."""
+
+    data: DataSet
+    directory: Path
+    effort: Effort
+    figures: dict[str, Figure] = field(default_factory=dict)
+    curves: dict[str, list[float]] = field(default_factory=dict)
+    _numbers: Iterator[int] = field(default_factory=count)
+
+    def note(self, name: str, samples: Sequence[float] | float, unit: str = "s") -> Figure:
+        """Keep a figure."""
+        found = [samples] if isinstance(samples, int | float) else samples
+        figure = self.figures[name] = Figure.of(found, unit)
+        return figure
+
+    def place(self) -> Path:
+        """A path where nothing is yet."""
+        return self.directory / f"{self.data.name}-{next(self._numbers)}.forest"
+
+    def create(self, path: Path, threads: int = 1) -> None:
+        """Build the store and close it."""
+        os.environ["DYNFRSDB_THREADS"] = str(threads)
+        try:
+            dynfrsdb.create(path, self.data.X, self.data.y, seed=SEED, **self.data.settings).close()
+        finally:
+            os.environ["DYNFRSDB_THREADS"] = "1"
+
+    @cached_property
+    def base(self) -> Path:
+        """The store that others are copied from."""
+        path = self.place()
+        self.create(path, threads=2)
+        return path
+
+    @contextmanager
+    def copy(self) -> Iterator[Path]:
+        """A copy of the base store, deleted afterwards."""
+        path = self.place()
+        shutil.copytree(self.base, path, ignore=shutil.ignore_patterns("lock.mdb"))
+        try:
+            yield path
+        finally:
+            shutil.rmtree(path)
+
+    @contextmanager
+    def warm(self, policy: str | None, background: bool = False) -> Iterator[dynfrsdb.Database]:
+        """A copy, open for writing, with its working set in memory.
+
+        Without `background` large tags are left to `settle`, so that two runs of the same changes write the same.
+        """
+        with self.copy() as path, self.writer(path, policy, background) as db:
+            self.heat(db)
+            yield db
+
+    @contextmanager
+    def writer(self, path: Path, policy: str | None, background: bool = False) -> Iterator[dynfrsdb.Database]:
+        """A store open for writing."""
+        with dynfrsdb.open(path, "w", settle=policy, cache_bytes=CACHE_BYTES) as db:
+            if not background and db._settler is not None:
+                db._settler.stop()
+            yield db
+
+    @contextmanager
+    def bare(self) -> Iterator[Bare]:
+        """Plain LMDB on a copy of the base store's file, deleted afterwards."""
+        path = self.place()
+        with Bare(self.base, path) as found:
+            yield found
+        shutil.rmtree(path)
+
+    def heat(self, db: dynfrsdb.Database) -> None:
+        """Bring the forest into memory."""
+        db.predict_proba(self.data.X[self.ids(WARM_ROWS)])
+
+    def ids(self, n: int, seed: int = 0) -> list[int]:
+        """`n` samples, drawn without looking."""
+        return np.random.default_rng([SEED, seed]).permutation(len(self.data.X))[:n].tolist()
+
+    @cached_property
+    def questions(self) -> list[Any]:
+        """Single rows to ask about, in another order than they are stored."""
+        rows = np.random.default_rng(SEED).permutation(len(self.data.X_test))[:1_000]
+        return [np.ascontiguousarray(self.data.X_test[i : i + 1]) for i in rows]
+
+    def _forest_settings(self) -> dict[str, Any]:
+        chosen = self.data.settings
+        return {name: chosen[name] for name in ("n_estimators", "max_depth", "min_samples_split")} | {
+            "n_jobs": 1,
+            "random_state": 1,
+        }
+
+    def retrain(self) -> ExtraTreesClassifier:
+        """Train the same-budget forest of scikit-learn."""
+        forest = ExtraTreesClassifier(bootstrap=True, max_samples=self.data.settings["q"], **self._forest_settings())
+        return forest.fit(self.data.X, self.data.y)
+
+    def random_forest(self) -> RandomForestClassifier:
+        """Train scikit-learn's random forest."""
+        return RandomForestClassifier(**self._forest_settings()).fit(self.data.X, self.data.y)
+
+    @cached_property
+    def peer(self) -> ExtraTreesClassifier:
+        """A trained same-budget forest; notes how long that took, unless `build` has measured it better."""
+        found: list[ExtraTreesClassifier] = []
+        took = seconds(lambda: found.append(self.retrain()))
+        if "retrain" not in self.figures:
+            self.note("retrain", took)
+        return found[0]
+
+    @property
+    def budget(self) -> float:
+        """Seconds that the same-budget retrain takes: the unit of most targets."""
+        if "retrain" not in self.figures:
+            _ = self.peer
+        return self.figures["retrain"].median
