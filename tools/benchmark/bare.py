@@ -19,7 +19,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import lmdb
 
@@ -59,7 +59,7 @@ class Watch:
 
     def __init__(self, path: Path) -> None:
         self._store = Store.open(path, writable=False)
-        self._before, self._pages_before = self._contents(), self._pages()
+        self._before, self._pages_before = self.contents(), self._pages()
 
     def __enter__(self) -> Watch:
         return self
@@ -70,16 +70,17 @@ class Watch:
     def change(self) -> Change:
         """What was committed since the last look."""
         before, numbers_before = self._before, self._pages_before
-        after, numbers = self._before, self._pages_before = self._contents(), self._pages()
+        after, numbers = self._before, self._pages_before = self.contents(), self._pages()
         puts = {name: [pair for pair in after[name].items() if before[name].get(pair[0]) != pair[1]] for name in after}
         deletes = {name: [key for key in before[name] if key not in after[name]] for name in after}
         written = {name: len(numbers[name] - numbers_before.get(name, set())) for name in numbers}
         return Change(puts, deletes, written)
 
-    def _contents(self) -> Contents:
+    def contents(self) -> Contents:
+        """All records of the newest commit."""
         generation = self._store.current()
         with generation.begin() as txn:
-            return {name: dict(txn.cursor(db=database)) for name, database in generation.databases.items()}
+            return {name: _records(txn, database) for name, database in generation.databases.items()}
 
     def _pages(self) -> dict[str, set[int]]:
         """The numbers of all pages of each database, and of LMDB's own tree of free pages."""
@@ -151,19 +152,16 @@ class Bare:
                     with txn.cursor(db=self._databases[name]) as cursor:
                         cursor.putmulti(pairs)
 
-    def sizes(self) -> dict[bytes, int]:
-        """The size of every record of the forest, by key."""
-        with self._env.begin(buffers=True) as txn:
-            return _sizes(txn, self._databases)
+    def contents(self) -> Contents:
+        """All records."""
+        with self._env.begin() as txn:
+            return {name: _records(txn, database) for name, database in self._databases.items()}
 
 
-def sizes_in(path: Path) -> dict[bytes, int]:
-    """The size of every record of the forest of a store, by key."""
-    with Store.open(path, writable=False) as store:
-        generation = store.current()
-        with generation.begin() as txn:
-            return _sizes(txn, generation.databases)
+def differing(one: Contents, other: Contents) -> int:
+    """In how many records two forests differ."""
+    return sum(len(one[name].items() ^ other[name].items()) for name in TREES)
 
 
-def _sizes(txn: lmdb.Transaction, databases: dict[str, object]) -> dict[bytes, int]:
-    return {bytes(key): len(value) for name in TREES for key, value in txn.cursor(db=databases[name])}
+def _records(txn: lmdb.Transaction, database: Any) -> dict[bytes, bytes]:
+    return {bytes(key): bytes(value) for key, value in txn.cursor(db=database)}

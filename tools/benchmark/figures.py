@@ -40,10 +40,10 @@ class Figure:
         return asdict(self)
 
 
-def seconds(act: Callable[[], Any]) -> float:
+def seconds(act: Callable[..., Any], *arguments: Any) -> float:
     """How long one call takes."""
     started = time.perf_counter()
-    act()
+    act(*arguments)
     return time.perf_counter() - started
 
 
@@ -56,12 +56,14 @@ class Turns(NamedTuple):
     partner_pages: list[float]
 
 
-def in_turns(rounds: int, ours: Callable[[int], Any], partner: Callable[[int], Any]) -> Turns:
-    """Time two things in turns, each first every other time, so that both see the same disk and the same neighbours."""
+def in_turns(rounds: int, ours: Callable[[int], Any], partner: Callable[[int], Any], begin: int = 0) -> Turns:
+    """Time two things in turns, so that both see the same disk and the same neighbours.
+
+    Each is first every other time; `begin` says which one begins."""
     found = Turns([], [], [], [])
     for i in range(rounds):
         turn = [(ours, found.ours, found.our_pages), (partner, found.partner, found.partner_pages)]
-        for act, times, pages in turn if i % 2 == 0 else reversed(turn):
+        for act, times, pages in turn if (i + begin) % 2 == 0 else reversed(turn):
             before, started = written_pages(), time.perf_counter()
             act(i)
             times.append(time.perf_counter() - started)

@@ -17,7 +17,7 @@ def build(trial: Trial) -> None:
     for path in places:
         shutil.rmtree(path)
     doubles = [trial.place() for _ in range(trial.effort.builds)]
-    trial.note("build, two threads", [seconds(lambda path=path: trial.create(path, threads=2)) for path in doubles])
+    trial.note("build, two threads", [seconds(trial.create, path, 2) for path in doubles])
     for path in doubles:
         shutil.rmtree(path)
     if len(trial.data.X) <= 100_000:

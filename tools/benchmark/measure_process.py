@@ -16,9 +16,8 @@ import numpy as np
 from benchmark.child import SETTLING_IN
 from benchmark.figures import seconds
 from benchmark.measure_removal import POLICIES
-from benchmark.trial import Trial
+from benchmark.trial import Trial, small_store
 
-READERS = 2
 PER_SECOND = 10
 CHANGES = 100
 """Removals and queries of the process whose memory is measured."""
@@ -27,16 +26,17 @@ GRID = np.concatenate([np.linspace(0, 0.9, 10), 1 - np.geomspace(0.1, 0.001, 21)
 """Shares of queries at which latencies are drawn."""
 
 
-def environment() -> dict[str, str]:
-    """Our environment, with our import path."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+def environment(threads: int = 1) -> dict[str, str]:
+    """Our environment, with our import path; 0 threads: as many as there are cores."""
+    path = os.pathsep.join(path for path in sys.path if path)
+    return {**os.environ, "PYTHONPATH": path, "DYNFRSDB_THREADS": str(threads)}
 
 
-def child(*arguments: str) -> dict[str, Any]:
+def child(*arguments: str, threads: int = 1) -> dict[str, Any]:
     """Run `benchmark.child` and return what it says."""
     done = subprocess.run(
         [sys.executable, "-m", "benchmark.child", *arguments],
-        env=environment(),
+        env=environment(threads),
         stdout=subprocess.PIPE,
         text=True,
         check=True,
@@ -71,12 +71,14 @@ def remembers(trial: Trial) -> None:
 
 
 def opening(trial: Trial) -> None:
-    """Opening a store and the first query, after the imports."""
+    """Opening a store and the first query, after the imports and with the kernels loaded."""
     for state in ("cached", "cold"):
         with trial.copy() as path:
-            found = [child("first", str(path), _rows(trial), state) for _ in range(trial.effort.children)]
+            arguments = ("first", str(path), _rows(trial), state, str(small_store(trial.directory)))
+            found = [child(*arguments) for _ in range(trial.effort.children)]
         trial.note(f"open, {state}", [one["open"] for one in found])
         trial.note(f"first query, {state}", [one["query"] for one in found])
+        trial.note("loading the kernels for a query", [one["kernels"] for one in found])
 
 
 def start(trial: Trial) -> None:
@@ -90,8 +92,9 @@ def start(trial: Trial) -> None:
         "process: an interpreter": ["-c", "pass"],
     }
     for name, arguments in commands.items():
-        _run(arguments)
-        trial.note(name, [seconds(lambda a=arguments: _run(a)) for _ in range(trial.effort.children)])
+        if trial.effort.children > 1:
+            _run(arguments)
+        trial.note(name, [seconds(_run, arguments) for _ in range(trial.effort.children)])
 
 
 def _run(arguments: list[str]) -> None:
@@ -99,24 +102,24 @@ def _run(arguments: list[str]) -> None:
 
 
 def readers(trial: Trial) -> None:
-    """Queries of two reader processes while a writer commits ten removals a second."""
+    """Queries of reader processes while a writer commits ten removals a second."""
     hot: list[float] = []
     for name, policy in POLICIES.items():
         with trial.warm(policy, background=True) as db:
             peace, busy = _beside(trial, db)
         hot += peace
-        trial.note(f"readers, {name}", busy)
-        trial.curves[f"readers, {name}"] = np.quantile(busy, GRID).tolist()
-    trial.note("readers, no writer", hot)
-    trial.curves["readers, no writer"] = np.quantile(hot, GRID).tolist()
+        trial.note(f"readers: {name}", busy)
+        trial.curves[f"readers: {name}"] = np.quantile(busy, GRID).tolist()
+    trial.note("readers: no writer", hot)
+    trial.curves["readers: no writer"] = np.quantile(hot, GRID).tolist()
     trial.curves["shares"] = GRID.tolist()
 
 
 def _beside(trial: Trial, db: Any) -> tuple[list[float], list[float]]:
     """Latencies of all readers, before and while `db` writes."""
-    duration = trial.effort.readers
+    duration = trial.effort.beside
     ids = iter(trial.ids(int((duration + SETTLING_IN) * PER_SECOND) + 1, seed=7))
-    outs = [trial.directory / f"reader-{i}.npz" for i in range(READERS)]
+    outs = [trial.directory / f"reader-{i}.npz" for i in range(trial.effort.readers)]
     with ExitStack() as stack:
         processes = [stack.enter_context(_reader(trial, Path(db.path), duration, out)) for out in outs]
         for process in processes:
@@ -139,7 +142,7 @@ def _beside(trial: Trial, db: Any) -> tuple[list[float], list[float]]:
 
 
 def _reader(trial: Trial, path: Path, duration: float, out: Path) -> subprocess.Popen[str]:
-    arguments = ["reader", str(path), _rows(trial), str(min(2.0, duration)), str(duration), str(out)]
+    arguments = ["reader", str(path), _rows(trial), str(duration / 5), str(duration), str(out)]
     return subprocess.Popen(
         [sys.executable, "-m", "benchmark.child", *arguments],
         env=environment(),

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -17,6 +14,8 @@ from benchmark.trial import Trial
 PREDICTED = 20_000
 """Rows of one batch prediction, at least."""
 MIXES = {"1:1:2": 2, "1:1:200": 200}
+UNCOUNTED = 3
+"""Rounds of a stream that are not counted."""
 
 
 def query(trial: Trial) -> None:
@@ -29,12 +28,10 @@ def query(trial: Trial) -> None:
         blocks = max(1, trial.effort.partner_queries // 3)
         each = -(-trial.effort.queries // blocks)
         ours, theirs = [], []
-        for block in range(blocks):
-            ours += [
-                seconds(lambda i=i: db.predict_proba(rows[i % len(rows)]))
-                for i in range(block * each, (block + 1) * each)
-            ]
-            theirs += [seconds(lambda i=i: peer.predict_proba(rows[i % len(rows)])) for i in range(3)]
+        asked = itertools.cycle(rows)
+        for _ in range(blocks):
+            ours += [seconds(db.predict_proba, row) for row in itertools.islice(asked, each)]
+            theirs += [seconds(peer.predict_proba, row) for row in itertools.islice(asked, 3)]
     trial.note("query", ours)
     trial.note("query: scikit-learn", theirs)
 
@@ -59,7 +56,9 @@ def mixed(trial: Trial) -> None:
     _ = trial.budget
     for name, policy in POLICIES.items():
         with trial.warm(policy) as db:
-            trial.note(f"addition, {name}", _stream(trial, db, trial.effort.mixed, removing=False, asking=0)["add"])
+            trial.note(
+                f"addition, {name}: alone", _stream(trial, db, trial.effort.mixed, removing=False, asking=0)["add"]
+            )
         with trial.warm(policy) as db:
             times = _stream(trial, db, trial.effort.mixed, adding=False, asking=0)
             trial.note(f"removal, {name}: alone", times["remove"])
@@ -75,25 +74,15 @@ def _stream(
     trial: Trial, db: dynfrsdb.Database, rounds: int, adding: bool = True, removing: bool = True, asking: int = 2
 ) -> dict[str, list[float]]:
     """Seconds of each addition, removal and query; the first rounds are not counted."""
-    data, times = trial.data, {"add": [], "remove": [], "query": []}
-    ids, rows = iter(trial.ids(rounds + 3, seed=5)), itertools.cycle(trial.questions)
-    fresh = itertools.cycle(range(len(data.X_test)))
-
-    def note(what: str, act: Callable[[], Any]) -> None:
-        started = time.perf_counter()
-        act()
-        times[what].append(time.perf_counter() - started)
-
-    for _ in range(rounds + 3):
-        i = next(fresh)
+    data = trial.data
+    times: dict[str, list[float]] = {"add": [], "remove": [], "query": []}
+    ids, rows = trial.ids(rounds + UNCOUNTED, seed=5), itertools.cycle(trial.questions)
+    for turn, id in enumerate(ids):
+        new = slice(turn % len(data.X_test), turn % len(data.X_test) + 1)
         if adding:
-            X, y = data.X_test[i : i + 1], data.y_test[i : i + 1]
-            note("add", lambda X=X, y=y: db.add(X, y))
+            times["add"].append(seconds(db.add, data.X_test[new], data.y_test[new]))
         if removing:
-            one = [next(ids)]
-            note("remove", lambda one=one: db.remove(one))
-        for _ in range(asking):
-            row = next(rows)
-            note("query", lambda row=row: db.predict_proba(row))
-    skipped = {"add": 3, "remove": 3, "query": 3 * asking}
+            times["remove"].append(seconds(db.remove, [id]))
+        times["query"] += [seconds(db.predict_proba, row) for row in itertools.islice(rows, asking)]
+    skipped = {"add": UNCOUNTED, "remove": UNCOUNTED, "query": UNCOUNTED * asking}
     return {what: found[skipped[what] :] for what, found in times.items() if found}

@@ -1,4 +1,4 @@
-"""What was measured, as tables of text: for the terminal and for the document."""
+"""Numbers and rows as text, for the terminal and for the document."""
 
 from __future__ import annotations
 
@@ -7,55 +7,54 @@ from collections.abc import Iterable
 from benchmark.figures import Figure
 from benchmark.targets import Row
 
-HEADINGS = ("set", "what", "ours", "n", "partner", "its", "ratio", "target", "met")
+TARGETS = ("what", "ours", "n", "partner", "its", "ratio", "target", "met")
+FIGURES = ("figure", "median", "mean", "p99", "p99.9", "n")
+_MET = {True: "yes", False: "no", None: ""}
 
 
-def quantity(value: float | None, unit: str) -> str:
+def quantity(value: float | None, unit: str = "") -> str:
     """A number with the unit that suits it."""
     if value is None:
         return ""
     if unit == "s":
-        for factor, name in ((1.0, "s"), (1e3, "ms"), (1e6, "us")):
-            if value * factor >= 1 or name == "us":
-                return f"{three(value * factor)} {name}"
+        factor, name = (1.0, "s") if value >= 1 else (1e3, "ms") if value >= 1e-3 else (1e6, "us")
+        return f"{three(value * factor)} {name}"
     if unit == "B":
-        return f"{three(value / 1e6)} MB" if value < 1e9 else f"{three(value / 1e9)} GB"
+        factor, name = (1e-9, "GB") if value >= 1e9 else (1e-6, "MB")
+        return f"{three(value * factor)} {name}"
     return f"{three(value)} {unit}".strip()
 
 
 def three(value: float) -> str:
     """Three digits that mean something."""
-    if value == 0:
-        return "0"
-    if abs(value) >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def times(ratio: float | None) -> str:
+    """A ratio."""
+    return "" if ratio is None else f"{three(ratio)}x"
 
 
 def cells(row: Row) -> tuple[str, ...]:
     """A row of the table of targets."""
-    limit = row.partner_value is None
-    ratio = quantity(row.ratio, row.unit) if limit else f"{three(row.ratio)}x"
-    target = "" if row.target is None else quantity(row.target, row.unit) if limit else f"{three(row.target)}x"
-    sign = "" if row.target is None else ">= " if row.at_least else "<= "
-    met = {True: "yes", False: "NO", None: ""}[row.met]
-    ours = quantity(row.ours, row.unit)
-    unit = "B" if row.key == "size" else row.unit
+    target = ""
+    if row.target is not None:
+        sign = ">= " if row.at_least else "<= "
+        target = sign + (quantity(row.target, row.unit) if row.ratio is None else times(row.target))
     return (
-        row.data,
         row.what,
-        ours,
+        quantity(row.ours, row.unit),
         f"{row.n:,}",
-        row.partner,
-        quantity(row.partner_value, unit),
-        "" if limit else ratio,
-        sign + target,
-        met,
+        row.partner.partition(": ")[2] or row.partner,
+        quantity(row.partner_value, row.unit),
+        times(row.ratio),
+        target,
+        _MET[row.met],
     )
 
 
 def figure_cells(name: str, figure: Figure) -> tuple[str, ...]:
-    """A row of the table of figures."""
+    """A row of the table of figures; one sample has no tail."""
     parts = (figure.median, figure.mean, figure.p99, figure.p999) if figure.n > 1 else (figure.median,)
     shown = [quantity(part, figure.unit) for part in parts]
     return (name, *shown, *[""] * (4 - len(shown)), f"{figure.n:,}")
@@ -65,4 +64,4 @@ def markdown(headings: Iterable[str], lines: Iterable[Iterable[str]]) -> str:
     """A table as Markdown."""
     heads = list(headings)
     rows = [heads, ["---"] * len(heads), *(list(line) for line in lines)]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n"

@@ -1,29 +1,28 @@
 """What was wanted, against what came out.
 
 Each row holds one of our figures against its partner from the same run. Ratios to the retrain and to the C++ have
-targets for the two sets that the C++ was measured on; the rest hold for every set.
+targets for the two sets that the C++ was measured on; the other targets hold for every set.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from benchmark.data import MB, DataSet
+from benchmark.data import MB, Aims, Cpp
 from benchmark.figures import Figure
 
-MIB, GIB = 1 << 20, 1 << 30
+GIB = 1 << 30
 TWICE = 1.7
 """What counts as "near 2x" with two threads."""
 NEAR = 1.5
 """What counts as "near hot" for the median query beside a writer."""
-Figures = dict[str, Figure]
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: `ours` of `partner` is `ratio`, wanted is at most (or at least) `target`."""
+    """One line of the table: `ours` is `ratio` times `partner`, or a plain number; at most `target` is wanted."""
 
     key: str
     what: str
@@ -31,208 +30,149 @@ class Row:
     ours: float
     unit: str
     n: int
-    partner: str
-    partner_value: float | None
-    ratio: float
     target: float | None
+    partner: str = ""
+    partner_value: float | None = None
     at_least: bool = False
+
+    @property
+    def ratio(self) -> float | None:
+        """Ours relative to the partner's."""
+        return None if self.partner_value is None else self.ours / self.partner_value
 
     @property
     def met(self) -> bool | None:
         """Whether the target is reached; None if there is none for this set."""
         if self.target is None:
             return None
-        return self.ratio >= self.target if self.at_least else self.ratio <= self.target
+        value = self.ours if self.ratio is None else self.ratio
+        return value >= self.target if self.at_least else value <= self.target
 
     def as_dict(self) -> dict[str, Any]:
         """The row as plain values."""
-        return {**asdict(self), "met": self.met}
+        return {**asdict(self), "ratio": self.ratio, "met": self.met}
 
 
-class Table:
+class Targets:
     """The rows of one set, as far as their figures were measured."""
 
-    def __init__(self, data: DataSet, figures: Figures) -> None:
-        self._data, self._figures = data, figures
+    def __init__(self, name: str, cpp: Cpp | None, aims: Aims | None, figures: dict[str, Figure]) -> None:
+        self._name, self._cpp, self._aims, self._figures = name, cpp, aims, figures
 
     def rows(self) -> Iterator[Row]:
         """All rows whose figures are there."""
-        for make in (self._building, self._removing, self._batches, self._asking, self._mixed, self._process):
-            yield from make()
+        for part in (self._building, self._removing, self._batches, self._asking, self._mixed, self._processes):
+            yield from part()
 
-    def _compare(
+    def _aim(self, name: str) -> float | None:
+        return None if self._aims is None else float(getattr(self._aims, name))
+
+    def _row(
         self,
         key: str,
         what: str,
-        ours: str,
-        partner: str,
+        figure: str,
         target: float | None,
-        use: Callable[[Figure], float] = lambda figure: figure.median,
+        *,
+        of: str = "",
+        use: str = "median",
         at_least: bool = False,
     ) -> Iterator[Row]:
-        """A row that holds one figure against another."""
-        if ours in self._figures and partner in self._figures:
-            mine, theirs = self._figures[ours], self._figures[partner].median
-            yield Row(
-                key,
-                what,
-                self._data.name,
-                use(mine),
-                mine.unit,
-                mine.n,
-                partner,
-                theirs,
-                use(mine) / theirs,
-                target,
-                at_least,
-            )
-
-    def _limit(
-        self, key: str, what: str, ours: str, target: float, use: Callable[[Figure], float] = lambda f: f.median
-    ) -> Iterator[Row]:
-        """A row that holds one figure against a fixed limit."""
-        if ours in self._figures:
-            mine = self._figures[ours]
-            yield Row(key, what, self._data.name, use(mine), mine.unit, mine.n, "", None, use(mine), target)
-
-    def _aim(self, name: str) -> float | None:
-        return None if self._data.aims is None else float(getattr(self._data.aims, name))
+        """A row that holds a figure against another one (`of`), or against a plain limit."""
+        mine, theirs = self._figures.get(figure), self._figures.get(of)
+        if mine is not None and (theirs is not None or not of):
+            its = None if theirs is None else theirs.median
+            yield Row(key, what, self._name, getattr(mine, use), mine.unit, mine.n, target, of, its, at_least)
 
     def _building(self) -> Iterator[Row]:
-        yield from self._compare("build", "build, durable", "build", "retrain", self._aim("build"))
-        yield from self._compare(
-            "build-2", "build with two threads, how much faster", "build", "build, two threads", TWICE, at_least=True
+        yield from self._row("build", "build, durable", "build", self._aim("build"), of="retrain")
+        two = "build, two threads"
+        yield from self._row(
+            "build-2", "how much faster a build is with two threads", "build", TWICE, of=two, at_least=True
         )
-        if "store size" in self._figures:
-            size, cpp = self._figures["store size"], self._data.cpp
-            yield Row(
-                "size",
-                "store size",
-                self._data.name,
-                size.median,
-                "B",
-                1,
-                "memory of the C++",
-                cpp.memory if cpp else None,
-                size.median / cpp.memory if cpp else size.median,
-                self._aim("size"),
-            )
+        if (size := self._figures.get("store size")) is not None:
+            memory = None if self._cpp is None else self._cpp.memory
+            partner = "memory of the C++" if self._cpp else ""
+            yield Row("size", "store size", self._name, size.median, "B", 1, self._aim("size"), partner, memory)
 
     def _removing(self) -> Iterator[Row]:
-        yield from self._compare(
-            "removal-open",
-            "one removal in an open transaction, mean",
-            "removal, before commit",
-            "retrain",
-            self._aim("removal"),
-            use=lambda figure: figure.mean,
+        what = "one removal in an open transaction, mean"
+        yield from self._row(
+            "removal-open", what, "removal, before commit", self._aim("removal"), of="retrain", use="mean"
         )
         for policy in ("auto", "lazy"):
             name = f"removal, {policy}"
-            yield from self._compare(
-                f"removal-{policy}", f"one removal, durable, settle={policy}, p50", name, f"{name}: bare LMDB", 1.5
-            )
-            yield from self._limit(
-                f"pages-{policy}",
-                f"pages of tree records per touched tree, settle={policy}, mean",
-                f"{name}: tree pages per tree",
-                6.0,
-                use=lambda figure: figure.mean,
-            )
+            what = f"one removal, durable, {policy}, p50"
+            yield from self._row(f"removal-{policy}", what, name, 1.5, of=f"{name}: bare LMDB")
+            what = f"pages of tree records per touched tree, {policy}, mean"
+            yield from self._row(f"pages-{policy}", what, f"{name}: tree pages per tree", 6.0, use="mean")
 
     def _batches(self) -> Iterator[Row]:
-        aims = {"100": ("hundred", "hundred"), "1%": ("percent", "percent")}
-        for words, (aim, cpp) in aims.items():
+        for words, aim in {"100": "hundred", "1%": "percent"}.items():
             name = f"batch of {words}, lazy"
             if name in self._figures and "retrain" in self._figures:
-                yield self._budget(words, name, cpp)
-            yield from self._compare(
-                f"batch-{words}-aim", f"{words} removed in one transaction", name, "retrain", self._aim(aim)
-            )
+                yield self._against_floor(words, name, aim)
+            what = f"{words} removed in one durable transaction"
+            yield from self._row(f"batch-{words}", what, name, self._aim(aim), of="retrain")
         for policy in ("lazy", "auto"):
-            yield from self._compare(
-                f"batch-1%-settled-{policy}",
-                f"1% removed in one transaction, settle={policy}, and all settled",
-                f"batch of 1%, {policy}: with settling",
-                "retrain",
-                self._aim("settled"),
-            )
+            what = f"1% removed in one transaction, {policy}, and everything settled"
+            name = f"batch of 1%, {policy}: with settling"
+            yield from self._row(f"settled-{policy}", what, name, self._aim("settled"), of="retrain")
 
-    def _budget(self, words: str, name: str, cpp: str) -> Row:
-        """A batch against 1.5 times bare LMDB and the C++ in memory together."""
-        ours, bare = self._figures[name], self._figures[f"{name}: bare LMDB"].median
-        memory = (
-            0.0 if self._data.cpp is None else float(getattr(self._data.cpp, cpp)) * self._figures["retrain"].median
-        )
-        budget = 1.5 * bare + memory
-        partner = "1.5 x bare LMDB" if self._data.cpp is None else "1.5 x bare LMDB, and the C++"
-        what = f"{words} removed in one durable transaction"
-        target = None if self._data.cpp is None else 1.0
-        return Row(
-            f"batch-{words}",
-            what,
-            self._data.name,
-            ours.median,
-            "s",
-            ours.n,
-            partner,
-            budget,
-            ours.median / budget,
-            target,
-        )
+    def _against_floor(self, words: str, name: str, aim: str) -> Row:
+        """A batch against 1.5 times bare LMDB and, where it is known, the C++ in memory."""
+        ours, floor = self._figures[name], 1.5 * self._figures[f"{name}: bare LMDB"].median
+        what, partner = f"{words} removed in one durable transaction", "1.5 x bare LMDB"
+        if self._cpp is not None:
+            floor += float(getattr(self._cpp, aim)) * self._figures["retrain"].median
+            partner += " + the C++"
+        target = None if self._cpp is None else 1.0
+        return Row(f"batch-{words}-floor", what, self._name, ours.median, "s", ours.n, target, partner, floor)
 
     def _asking(self) -> Iterator[Row]:
-        yield from self._compare("query", "one-row query, hot, p50", "query", "query: scikit-learn", self._aim("query"))
-        yield from self._compare(
-            "predict", "batch prediction, hot", "prediction", "prediction: scikit-learn", 2.0, at_least=True
-        )
+        yield from self._row("query", "one-row query, hot, p50", "query", self._aim("query"), of="query: scikit-learn")
+        partner = "prediction: scikit-learn"
+        yield from self._row("predict", "batch prediction, hot", "prediction", 2.0, of=partner, at_least=True)
 
     def _mixed(self) -> Iterator[Row]:
         policy = best_policy(self._figures)
-        if policy is None:
-            return
         stream = f"stream 1:1:2, {policy}"
-        for what, plain in (("add", f"addition, {policy}"), ("remove", f"removal, {policy}: alone")):
-            words = f"stream 1:1:2, settle={policy}, {what}, p50"
-            yield from self._compare(f"mixed-{what}", words, f"{stream}: {what}", plain, 1.7)
-        yield from self._compare(
-            "mixed-query",
-            f"stream 1:1:2, settle={policy}, query, mean",
-            f"{stream}: query",
-            "retrain",
-            self._aim("mixed_query"),
-            use=lambda figure: figure.mean,
-        )
-        yield from self._compare(
-            "reader", "query in a reader beside a writer, settle=auto, p50", "readers, auto", "readers, no writer", NEAR
-        )
+        for what, plain in (("add", f"addition, {policy}: alone"), ("remove", f"removal, {policy}: alone")):
+            yield from self._row(f"mixed-{what}", f"{stream}, {what}, p50", f"{stream}: {what}", 1.7, of=plain)
+        aim = self._aim("mixed_query")
+        yield from self._row("mixed-query", f"{stream}, query, mean", f"{stream}: query", aim, of="retrain", use="mean")
+        what = "query in a reader process beside a writer, auto, p50"
+        yield from self._row("reader", what, "readers: auto", NEAR, of="readers: no writer")
 
-    def _process(self) -> Iterator[Row]:
-        yield from self._limit("memory", "memory of 100 removals and queries", "memory", 150 * MB)
-        yield from self._limit("open", "open, first pages cached", "open, cached", 0.005)
-        yield from self._limit("start", "process: start, open, first query", "process: start, open, first query", 1.0)
-        yield from self._limit("help", "process: --help", "process: --help", 0.15)
-        yield from self._limit("info", "process: info", "process: info", 0.15)
+    def _processes(self) -> Iterator[Row]:
+        yield from self._row("memory", "memory of 100 removals and 100 queries", "memory", 150 * MB)
+        yield from self._row("open", "open, first pages cached", "open, cached", 0.005)
+        start = "process: start, open, first query"
+        yield from self._row("start", start, start, 1.0)
+        yield from self._row("help", "process: --help", "process: --help", 0.15)
+        yield from self._row("info", "process: info", "process: info", 0.15)
 
 
-def best_policy(figures: Figures) -> str | None:
+def best_policy(figures: dict[str, Figure]) -> str:
     """The settling policy with the cheapest queries in the mixed stream."""
     found = {policy: figures.get(f"stream 1:1:2, {policy}: query") for policy in ("auto", "lazy")}
     means = {policy: figure.mean for policy, figure in found.items() if figure is not None}
-    return min(means, key=lambda policy: means[policy]) if means else None
+    return min(means, key=lambda policy: means[policy], default="auto")
 
 
-def scale_rows(name: str, figures: Figures) -> Iterator[Row]:
-    """The limits of the large run."""
-    limits = {
-        "scale-build": ("memory of the build at its peak", "build: memory", 8 * GIB, "median"),
-        "scale-open": ("open, first pages cached", "open, cached", 0.005, "median"),
-        "scale-removal": ("one removal, durable, p50", "removal", 0.010, "median"),
-        "scale-query": ("first query after imports, cold", "first query, cold", 0.100, "median"),
-        "scale-memory": ("memory of 1,000 removals and queries", "memory", 1.5 * GIB, "median"),
-    }
-    for key, (what, figure, limit, use) in limits.items():
+SCALE = {
+    "scale-build": ("memory of the build, at its peak", "build: memory", 8 * GIB),
+    "scale-open": ("open, first pages cached", "open, cached", 0.005),
+    "scale-query": ("first query after imports, cold", "first query, cold", 0.1),
+    "scale-removal": ("one removal, durable, p50", "removal", 0.01),
+    "scale-memory": ("memory of 1,000 removals and 1,000 queries", "memory", 1.5 * GIB),
+}
+"""Limits of the large run: what, figure, at most."""
+
+
+def scale_rows(name: str, figures: dict[str, Figure]) -> Iterator[Row]:
+    """The rows of one size of the large run."""
+    for key, (what, figure, limit) in SCALE.items():
         if figure in figures:
-            value = float(getattr(figures[figure], use))
             found = figures[figure]
-            yield Row(key, what, name, value, found.unit, found.n, "", None, value, limit)
+            yield Row(key, what, name, found.median, found.unit, found.n, limit)

@@ -21,11 +21,14 @@ from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 
 import dynfrsdb
 from benchmark.bare import Bare
-from benchmark.data import DataSet
+from benchmark.data import DataSet, load
 from benchmark.figures import Figure, seconds
 
 WARM_ROWS = 20_000
 CACHE_BYTES = 4 << 30
+LARGE = 200_000
+"""Samples from which on every single step takes long."""
+SMALL = "small"
 SEED = 20_250_701
 
 
@@ -43,13 +46,17 @@ class Effort:
     predictions: int = 5
     mixed: int = 150
     mixed_long: int = 15
-    readers: float = 10.0
+    readers: int = 2
+    beside: float = 10.0
+    """Seconds that readers ask beside a writer."""
     children: int = 7
 
     @classmethod
-    def quick(cls) -> Effort:
-        """Just enough to see that everything runs, and roughly where it stands."""
-        return cls(1, 12, 30, 2, 1, 200, 6, 2, 10, 2, 1.0, 1)
+    def suited(cls, samples: int, quick: bool) -> Effort:
+        """Just enough to see that everything runs, if it must be quick; less of what takes long in a large store."""
+        if quick:
+            return cls(1, 12, 30, 2, 1, 200, 6, 2, 10, 2, 1, 0.5, 1)
+        return cls(builds=1, removals=50, batches=1) if samples > LARGE else cls()
 
 
 @dataclass
@@ -130,13 +137,17 @@ class Trial:
 
     def ids(self, n: int, seed: int = 0) -> list[int]:
         """`n` samples, drawn without looking."""
-        return np.random.default_rng([SEED, seed]).permutation(len(self.data.X))[:n].tolist()
+        return [int(id) for id in np.random.default_rng([SEED, seed]).permutation(len(self.data.X))[:n]]
 
     @cached_property
     def questions(self) -> list[Any]:
         """Single rows to ask about, in another order than they are stored."""
         rows = np.random.default_rng(SEED).permutation(len(self.data.X_test))[:1_000]
         return [np.ascontiguousarray(self.data.X_test[i : i + 1]) for i in rows]
+
+    def discard(self) -> None:
+        """Delete the base store."""
+        shutil.rmtree(self.__dict__.pop("base", ""), ignore_errors=True)
 
     def _forest_settings(self) -> dict[str, Any]:
         chosen = self.data.settings
@@ -169,3 +180,26 @@ class Trial:
         if "retrain" not in self.figures:
             _ = self.peer
         return self.figures["retrain"].median
+
+
+def warm_up(directory: Path) -> None:
+    """Compile or load every kernel before anything is timed: those of writers, and those of readers that follow.
+
+    Leaves a small store there, with which other processes load theirs."""
+    (directory / SMALL).mkdir()
+    trial = Trial(load("tiny", directory), directory / SMALL, Effort.suited(0, quick=True))
+    with trial.warm("auto") as db:
+        db.remove(trial.ids(40))
+        db.add(trial.data.X_test, trial.data.y_test)
+        db.settle()
+        db.predict_proba(trial.data.X)
+        with dynfrsdb.open(db.path) as reader:
+            for id in trial.ids(80)[60:]:
+                db.remove([id])
+                reader.predict_proba(trial.data.X)
+    trial.base.rename(small_store(directory))
+
+
+def small_store(directory: Path) -> Path:
+    """The store that `warm_up` leaves."""
+    return directory / SMALL / "small.forest"
