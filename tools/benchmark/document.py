@@ -31,9 +31,12 @@ in the same run, in turns with ours, and the targets are ratios:
 - **the C++**: the paper's own program, in memory, not durable and not exact. Its figures were measured elsewhere,
   relative to the retrain on the same machine, and are used that way.
 
-One thread, kernels compiled before, unless said. `n` is the number of samples behind a figure. *auto* is the default
-policy of settling: small tags are grown before the commit that made them. *lazy* (`settle=None`) leaves every tag to
-whoever needs it.
+One thread, kernels compiled before, unless said. `n` is the number of samples behind a figure. *By CPU* is the ratio in
+processor time, which neighbours on the machine disturb less and which does not see the disk; the targets are about time
+that passes.
+
+*auto* is the default policy of settling: small tags are grown before the commit that made them. *lazy* (`settle=None`)
+leaves every tag to whoever needs it.
 
 {machine}
 """

@@ -11,9 +11,9 @@ from benchmark.trial import Trial
 def build(trial: Trial) -> None:
     """Everything durable on disk, with one thread and with two, beside the same-budget retrain."""
     places = [trial.place() for _ in range(trial.effort.builds)]
-    turns = in_turns(trial.effort.builds, lambda i: trial.create(places[i]), lambda i: trial.retrain())
-    trial.note("build", turns.ours)
-    trial.note("retrain", turns.partner)
+    ours, retrains = in_turns(trial.effort.builds, lambda i: trial.create(places[i]), lambda i: trial.retrain())
+    trial.note("build", ours)
+    trial.note("retrain", retrains)
     for path in places:
         shutil.rmtree(path)
     doubles = [trial.place() for _ in range(trial.effort.builds)]

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 
 import dynfrsdb
-from benchmark.figures import in_turns, seconds
+from benchmark.figures import Stopwatch, in_turns, seconds
 from benchmark.measure_removal import POLICIES
 from benchmark.trial import Trial
 
@@ -27,11 +27,11 @@ def query(trial: Trial) -> None:
             db.predict_proba(row)
         blocks = max(1, trial.effort.partner_queries // 3)
         each = -(-trial.effort.queries // blocks)
-        ours, theirs = [], []
+        ours, theirs = Stopwatch(), Stopwatch()
         asked = itertools.cycle(rows)
         for _ in range(blocks):
-            ours += [seconds(db.predict_proba, row) for row in itertools.islice(asked, each)]
-            theirs += [seconds(peer.predict_proba, row) for row in itertools.islice(asked, 3)]
+            ours.time_each(db.predict_proba, itertools.islice(asked, each))
+            theirs.time_each(peer.predict_proba, itertools.islice(asked, 3))
     trial.note("query", ours)
     trial.note("query: scikit-learn", theirs)
 
@@ -44,11 +44,11 @@ def predict(trial: Trial) -> None:
     with dynfrsdb.open(trial.base) as db:
         trial.heat(db)
         db.predict_proba(rows)
-        turns = in_turns(
+        ours, theirs = in_turns(
             trial.effort.predictions, lambda i: db.predict_proba(rows), lambda i: trial.peer.predict_proba(rows)
         )
-    trial.note("prediction", [len(rows) / took for took in turns.ours], "rows/s")
-    trial.note("prediction: scikit-learn", [len(rows) / took for took in turns.partner], "rows/s")
+    trial.note("prediction", [len(rows) / took for took in ours.seconds], "rows/s", ours.cpu)
+    trial.note("prediction: scikit-learn", [len(rows) / took for took in theirs.seconds], "rows/s", theirs.cpu)
 
 
 def mixed(trial: Trial) -> None:

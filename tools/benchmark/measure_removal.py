@@ -6,16 +6,15 @@ thread is held still, so that two runs write the same records); `lazy` leaves ev
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import dynfrsdb
 from benchmark.bare import Change, Watch, differing
-from benchmark.figures import in_turns, seconds
+from benchmark.figures import Stopwatch, in_turns, seconds
 from benchmark.trial import Trial
 
 POLICIES: dict[str, str | None] = {"auto": "auto", "lazy": None}
-PARTS = ("", ": bare LMDB", ": settling", ": records")
 WARM_UP = 5
 IN_ONE = 10
 """Removals of one open transaction: few, so that tags do not spare the later ones their way down."""
@@ -23,23 +22,20 @@ IN_ONE = 10
 
 def inside(trial: Trial) -> None:
     """One removal inside an open transaction, working set warm, before the commit."""
-    times = []
+    watch = Stopwatch()
     ids = iter(trial.ids((trial.effort.open_rounds + 1) * IN_ONE, seed=1))
     with trial.warm("auto") as db:
-        for turn in range(trial.effort.open_rounds + 1):
+        for _ in range(trial.effort.open_rounds + 1):
             with db.transaction() as txn:
                 for _ in range(IN_ONE):
-                    one, started = [next(ids)], time.perf_counter()
-                    txn.remove(one)
-                    _walk_now(txn)
-                    if turn:
-                        times.append(time.perf_counter() - started)
+                    watch.time(_remove_now, txn, next(ids))
             trial.heat(db)
-    trial.note("removal, before commit", times)
+    trial.note("removal, before commit", watch.without(IN_ONE))
 
 
-def _walk_now(txn: dynfrsdb.Transaction) -> None:
-    """What a commit begins with. A transaction waits with it until somebody looks, and a query would cost more."""
+def _remove_now(txn: dynfrsdb.Transaction, id: int) -> None:
+    """Remove one sample and walk its trees, with which a transaction waits until somebody looks or it commits."""
+    txn.remove([id])
     with txn._db._gate.alone():
         txn._apply()
 
@@ -78,13 +74,12 @@ def record(trial: Trial, batches: Sequence[list[int]], policy: str | None) -> tu
 
 def _replay(trial: Trial, name: str, ids: list[int], changes: list[Change]) -> None:
     with trial.warm(POLICIES[name]) as db, trial.bare() as bare, Watch(db.path) as watch:
-        turns = in_turns(len(ids), lambda i: db.remove([ids[i]]), lambda i: bare.apply(changes[i]))
+        ours, theirs = in_turns(len(ids), lambda i: db.remove([ids[i]]), lambda i: bare.apply(changes[i]))
         unlike = differing(watch.contents(), bare.contents())
-    ours, theirs, our_pages, their_pages = (part[WARM_UP:] for part in turns)
-    trial.note(f"removal, {name}", ours)
-    trial.note(f"removal, {name}: bare LMDB", theirs)
-    trial.note(f"removal, {name}: pages by the I/O counter", our_pages, "")
-    trial.note(f"removal, {name}: pages by the I/O counter, bare LMDB", their_pages, "")
+    trial.note(f"removal, {name}", ours := ours.without(WARM_UP))
+    trial.note(f"removal, {name}: bare LMDB", theirs := theirs.without(WARM_UP))
+    trial.note(f"removal, {name}: pages by the I/O counter", ours.pages, "")
+    trial.note(f"removal, {name}: pages by the I/O counter, bare LMDB", theirs.pages, "")
     trial.note(f"removal, {name}: records that differ from bare LMDB at the end", unlike, "")
 
 
@@ -101,19 +96,27 @@ def batch(trial: Trial) -> None:
         for words, n in sizes(trial).items():
             if policy == "auto" and words not in ("100", "1%"):
                 continue
-            rounds = [_one_batch(trial, trial.ids(n, 10 + i), policy, i) for i in range(trial.effort.batches)]
-            for part, samples in zip(PARTS, zip(*rounds, strict=True), strict=True):
-                unit = "" if part == ": records" else "s"
-                trial.note(f"batch of {words}, {policy}{part}", samples, unit)
-            trial.note(f"batch of {words}, {policy}: with settling", [one[0] + one[2] for one in rounds])
+            _batches(trial, f"batch of {words}, {policy}", n, POLICIES[policy])
 
 
-def _one_batch(trial: Trial, ids: list[int], policy: str, begin: int) -> tuple[float, float, float, float]:
-    """Seconds to commit, seconds of bare LMDB, seconds to settle, records written."""
-    (change,), _ = record(trial, [ids], POLICIES[policy])
-    with trial.warm(POLICIES[policy]) as db, trial.bare() as bare:
-        turns = in_turns(1, lambda i: db.remove(ids), lambda i: bare.apply(change), begin)
-        return turns.ours[0], turns.partner[0], seconds(db.settle), change.records
+def _batches(trial: Trial, name: str, n: int, policy: str | None) -> None:
+    """Batches of `n`, each in a store of its own."""
+    ours, bares, settled, records = Stopwatch(), Stopwatch(), Stopwatch(), []
+    for i in range(trial.effort.batches):
+        ids = trial.ids(n, 10 + i)
+        (change,), _ = record(trial, [ids], policy)
+        records.append(change.records)
+        with trial.warm(policy) as db, trial.bare() as bare:
+            turn: list[tuple[Stopwatch, Callable[..., Any], Any]]
+            turn = [(ours, db.remove, ids), (bares, bare.apply, change)]
+            for watch, act, argument in turn if i % 2 == 0 else reversed(turn):
+                watch.time(act, argument)
+            settled.time(db.settle)
+    trial.note(name, ours)
+    trial.note(f"{name}: bare LMDB", bares)
+    trial.note(f"{name}: settling", settled)
+    trial.note(f"{name}: with settling", ours.plus(settled))
+    trial.note(f"{name}: records", records, "")
 
 
 def sequence(trial: Trial) -> None:

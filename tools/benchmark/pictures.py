@@ -14,7 +14,7 @@ from benchmark.results import Results
 
 mpl.use("svg")
 from matplotlib import pyplot as plt
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, NullFormatter
 
 STYLE: Any = {
     "svg.hashsalt": "dynfrsdb",
@@ -55,7 +55,9 @@ def _log(axes: Any, x: str, y: str) -> None:
     axes.set_yscale("log")
     axes.set_xlabel(x)
     axes.set_ylabel(y)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+        axis.set_minor_formatter(NullFormatter())
 
 
 def _cost(results: Results, axes: Any) -> bool:
@@ -80,7 +82,8 @@ def _removals(results: Results, axes: Any) -> bool:
     for name in (name for name in DRAWN if name in results.sets):
         figures, samples = results.sets[name].figures, results.sets[name].samples
         sizes = {"1": 1, "10": 10, "100": 100, "0.1%": samples // 1000, "1%": samples // 100}
-        found = sorted((n, words) for words, n in sizes.items() if f"batch of {words}, lazy" in figures and n)
+        measured = sorted((n, words) for words, n in sizes.items() if f"batch of {words}, lazy" in figures and n)
+        found = [one for i, one in enumerate(measured) if not i or one[0] > 1.5 * measured[i - 1][0]]
         if not found:
             continue
         counts = [n for n, _ in found]
@@ -101,10 +104,7 @@ def _readers(results: Results, axes: Any) -> bool:
     labels = {"readers: no writer": "no writer", "readers: auto": "settle=auto", "readers: lazy": "settle=None"}
     for curve, label in labels.items():
         axes.plot(slower, [1e3 * value for value in found.curves[curve]], label=label)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
+    _log(axes, "share of queries that took longer", "milliseconds")
     axes.invert_xaxis()
-    axes.set_xlabel("share of queries that took longer")
-    axes.set_ylabel("milliseconds")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g}%"))
     return True

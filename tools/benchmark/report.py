@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from benchmark.figures import Figure
 from benchmark.targets import Row
 
-TARGETS = ("what", "ours", "n", "partner", "its", "ratio", "target", "met")
+TARGETS = ("what", "ours", "n", "partner", "its", "ratio", "by CPU", "target", "met")
 FIGURES = ("figure", "median", "mean", "p99", "p99.9", "n")
 _MET = {True: "yes", False: "no", None: ""}
 
@@ -48,6 +48,7 @@ def cells(row: Row) -> tuple[str, ...]:
         row.partner.partition(": ")[2] or row.partner,
         quantity(row.partner_value, row.unit),
         times(row.ratio),
+        times(row.cpu_ratio),
         target,
         _MET[row.met],
     )

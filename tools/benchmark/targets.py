@@ -34,6 +34,8 @@ class Row:
     partner: str = ""
     partner_value: float | None = None
     at_least: bool = False
+    cpu_ratio: float | None = None
+    """The ratio in processor time, where it was measured."""
 
     @property
     def ratio(self) -> float | None:
@@ -82,7 +84,8 @@ class Targets:
         mine, theirs = self._figures.get(figure), self._figures.get(of)
         if mine is not None and (theirs is not None or not of):
             its = None if theirs is None else theirs.median
-            yield Row(key, what, self._name, getattr(mine, use), mine.unit, mine.n, target, of, its, at_least)
+            cpu = None if theirs is None else _cpu_ratio(mine, theirs)
+            yield Row(key, what, self._name, getattr(mine, use), mine.unit, mine.n, target, of, its, at_least, cpu)
 
     def _building(self) -> Iterator[Row]:
         yield from self._row("build", "build, durable", "build", self._aim("build"), of="retrain")
@@ -151,6 +154,13 @@ class Targets:
         yield from self._row("start", start, start, 1.0)
         yield from self._row("help", "process: --help", "process: --help", 0.15)
         yield from self._row("info", "process: info", "process: info", 0.15)
+
+
+def _cpu_ratio(mine: Figure, theirs: Figure) -> float | None:
+    """Processor time relative to the partner's; for rates the other way round, so that more is better."""
+    if not mine.cpu or not theirs.cpu:
+        return None
+    return theirs.cpu / mine.cpu if mine.unit == "rows/s" else mine.cpu / theirs.cpu
 
 
 def best_policy(figures: dict[str, Figure]) -> str:

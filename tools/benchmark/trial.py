@@ -22,7 +22,7 @@ from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 import dynfrsdb
 from benchmark.bare import Bare
 from benchmark.data import DataSet, load
-from benchmark.figures import Figure, seconds
+from benchmark.figures import Figure, Stopwatch
 
 WARM_ROWS = 20_000
 CACHE_BYTES = 4 << 30
@@ -70,11 +70,14 @@ class Trial:
     curves: dict[str, list[float]] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=count)
 
-    def note(self, name: str, samples: Sequence[float] | float, unit: str = "s") -> Figure:
+    def note(
+        self, name: str, samples: Stopwatch | Sequence[float] | float, unit: str = "s", cpu: Sequence[float] = ()
+    ) -> None:
         """Keep a figure."""
-        found = [samples] if isinstance(samples, int | float) else samples
-        figure = self.figures[name] = Figure.of(found, unit)
-        return figure
+        if isinstance(samples, Stopwatch):
+            self.figures[name] = Figure.of(samples.seconds, unit, samples.cpu)
+        else:
+            self.figures[name] = Figure.of([samples] if isinstance(samples, int | float) else samples, unit, cpu)
 
     def place(self) -> Path:
         """A path where nothing is yet."""
@@ -168,11 +171,11 @@ class Trial:
     @cached_property
     def peer(self) -> ExtraTreesClassifier:
         """A trained same-budget forest; notes how long that took, unless `build` has measured it better."""
-        found: list[ExtraTreesClassifier] = []
-        took = seconds(lambda: found.append(self.retrain()))
+        watch = Stopwatch()
+        forest: ExtraTreesClassifier = watch.time(self.retrain)
         if "retrain" not in self.figures:
-            self.note("retrain", took)
-        return found[0]
+            self.note("retrain", watch)
+        return forest
 
     @property
     def budget(self) -> float:
