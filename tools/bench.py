@@ -89,13 +89,14 @@ def run(
     errors = Console(stderr=True)
     with tempfile.TemporaryDirectory(prefix="dynfrsdb-bench-", dir=place) as temporary:
         directory = Path(temporary)
-        results = Results(today(), machine(directory, quick))
+        results = Results(today(), machine(directory))
         errors.print("loading kernels")
         warm_up(directory)
         for name in names:
             data = load(name, sets)
             trial = Trial(data, directory, Effort.suited(len(data.X), quick))
-            results.sets[name] = measure(trial, only, errors.print)
+            results.sets[name] = found = measure(trial, only, errors.print)
+            found.words += ", a quick run" if quick else ""
             trial.discard()
         for size in rows:
             results.scale[size] = scale.measure(size, directory, quick, errors.print)

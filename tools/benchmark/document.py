@@ -46,7 +46,7 @@ SETS = """\
 
 {table}
 A generated set has the shape of the real one where that was not to be had. `heart` always is: made-up patients in place
-of the paper's second set.
+of the paper's second set. A quick run has few samples: an impression, not a measurement.
 """
 
 REMOVAL = """\
@@ -169,8 +169,6 @@ def _machine(results: Results) -> str:
     ]
     if found["load"] > BUSY:
         words.append(f"It was not alone: its load was {found['load']:.1f} when the run began. Trust ratios, not times.")
-    if found["quick"]:
-        words.append("This was a **quick** run, with few samples: an impression, not a measurement.")
     return "\n".join(words)
 
 

@@ -19,7 +19,7 @@ def today() -> str:
     return datetime.now(UTC).date().isoformat()
 
 
-def machine(directory: Path, quick: bool) -> dict[str, Any]:
+def machine(directory: Path) -> dict[str, Any]:
     """The machine, the file system that `directory` is on, and versions."""
     model = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
     total = next(line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemTotal"))
@@ -29,7 +29,6 @@ def machine(directory: Path, quick: bool) -> dict[str, Any]:
         "memory": int(total.split()[1]) * 1024,
         "filesystem": _filesystem(directory.resolve()),
         "system": f"{platform.system()} {platform.release()}",
-        "quick": quick,
         "load": os.getloadavg()[0],
         "python": platform.python_version(),
         **{module.__name__: module.__version__ for module in (numpy, numba, lmdb, sklearn)},
