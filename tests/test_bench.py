@@ -16,8 +16,10 @@ import pytest
 
 pytest.importorskip("matplotlib", reason="needs the extra 'bench'")
 from benchmark.bare import Watch
-from benchmark.data import load
+from benchmark.data import PLANS, load
+from benchmark.figures import Figure
 from benchmark.results import Results
+from benchmark.targets import Targets
 from benchmark.trial import Effort, Trial
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -98,3 +100,21 @@ def test_results_are_read_back_as_they_were_written(tmp_path: Path) -> None:
 
     assert found == kept
     assert found.scale[88]["retrain"].median == 2.0
+
+
+def test_a_target_is_met_on_the_right_side_of_its_limit() -> None:
+    """Times must stay below their share of the retrain, rates must exceed their multiple of scikit-learn's."""
+    figures = {
+        "retrain": Figure.of([2.0]),
+        "build": Figure.of([0.8, 0.9, 1.0]),
+        "prediction": Figure.of([300.0], "rows/s"),
+        "prediction: scikit-learn": Figure.of([100.0], "rows/s"),
+        "open, cached": Figure.of([0.006]),
+    }
+
+    rows = {row.key: row for row in Targets("purchase", PLANS["purchase"].cpp, PLANS["purchase"].aims, figures).rows()}
+
+    assert rows.keys() == {"build", "predict", "open"}
+    assert (rows["build"].ratio, rows["build"].target, rows["build"].met) == (0.45, 0.45, True)
+    assert (rows["predict"].ratio, rows["predict"].met) == (3.0, True)
+    assert (rows["open"].ratio, rows["open"].ours, rows["open"].met) == (None, 0.006, False)

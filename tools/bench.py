@@ -13,10 +13,12 @@ that `--dir` names: where that is memory, durability costs nothing and the figur
 
 from __future__ import annotations
 
+import itertools
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 for variable in ("DYNFRSDB_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
     os.environ[variable] = "1"
@@ -66,41 +68,48 @@ def show(results: Results, console: Console, everything: bool) -> None:
     for name, one in results.sets.items():
         console.print(f"\n{name}: {one.words}", style="bold")
         if everything:
-            figures = Table(*FIGURES, box=None, pad_edge=False)
-            for figure, found in one.figures.items():
-                figures.add_row(*figure_cells(figure, found))
-            console.print(figures, "")
-        targets = Table(*TARGETS, box=None, pad_edge=False)
-        for row in results.rows(name):
-            targets.add_row(*cells(row))
-        console.print(targets)
-    for size, figures_of_size in results.scale.items():
+            _print(console, FIGURES, itertools.starmap(figure_cells, one.figures.items()))
+        _print(console, TARGETS, map(cells, results.rows(name)))
+    for size in results.scale:
         console.print(f"\n{size:,} rows", style="bold")
-        figures = Table(*FIGURES, box=None, pad_edge=False)
-        for figure, found in figures_of_size.items():
-            figures.add_row(*figure_cells(figure, found))
-        console.print(figures)
+        _print(console, FIGURES, itertools.starmap(figure_cells, results.scale[size].items()))
+        _print(console, TARGETS, map(cells, results.scale_rows(size)))
 
 
-def run(
-    names: tuple[str, ...], only: tuple[str, ...], rows: tuple[int, ...], quick: bool, sets: Path, place: Path | None
-) -> Results:
-    """Measure these sets and these sizes."""
+def _print(console: Console, headings: Iterable[str], lines: Iterable[tuple[str, ...]]) -> None:
+    table = Table(*headings, box=None, pad_edge=False)
+    for line in lines:
+        table.add_row(*line)
+    console.print(table, "")
+
+
+class Wanted(NamedTuple):
+    """What is to be measured: these measures of these sets, these sizes."""
+
+    names: tuple[str, ...]
+    only: tuple[str, ...]
+    sizes: tuple[int, ...]
+    quick: bool
+
+
+def run(wanted: Wanted, sets: Path, place: Path | None) -> Iterator[Results]:
+    """Measure; yields what there is after each set and each size, so that it can be kept."""
     errors = Console(stderr=True)
     with tempfile.TemporaryDirectory(prefix="dynfrsdb-bench-", dir=place) as temporary:
         directory = Path(temporary)
         results = Results(today(), machine(directory))
         errors.print("loading kernels")
         warm_up(directory)
-        for name in names:
+        for name in wanted.names:
             data = load(name, sets)
-            trial = Trial(data, directory, Effort.suited(len(data.X), quick))
-            results.sets[name] = found = measure(trial, only, errors.print)
-            found.words += ", a quick run" if quick else ""
+            trial = Trial(data, directory, Effort.suited(len(data.X), wanted.quick))
+            results.sets[name] = found = measure(trial, wanted.only, errors.print)
+            found.words += ", a quick run" if wanted.quick else ""
             trial.discard()
-        for size in rows:
-            results.scale[size] = scale.measure(size, directory, quick, errors.print)
-    return results
+            yield results
+        for size in wanted.sizes:
+            results.scale[size] = scale.measure(size, directory, wanted.quick, errors.print)
+            yield results
 
 
 @click.command()
@@ -141,12 +150,12 @@ def main(
     """Measure dynfrsdb and its partners in the same run."""
     chosen = names or (() if kept or (scaled and not only) else USUAL)
     sizes = (rows or (scale.QUICK_ROWS if quick else scale.ROWS)) if scaled else ()
-    found = [Results.read(path) for path in kept]
+    results = Results.merged(Results.read(path) for path in kept)
     if chosen or sizes:
-        found.append(run(chosen, only, sizes, quick, sets, place))
-    results = found[0]
-    for later in found[1:]:
-        results.merge(later)
+        for found in run(Wanted(chosen, only, sizes, quick), sets, place):
+            results = Results.merged([results, found])
+            if out is not None:
+                results.write(out)
     show(results, Console(width=150), figures)
     if out is not None:
         results.write(out)

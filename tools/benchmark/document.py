@@ -49,6 +49,13 @@ A generated set has the shape of the real one where that was not to be had. `hea
 of the paper's second set. A quick run has few samples: an impression, not a measurement.
 """
 
+BUILDING = """\
+## Building
+
+Everything is on disk and synced when `create` returns.
+
+{table}"""
+
 REMOVAL = """\
 ## One removal
 
@@ -144,6 +151,7 @@ def _parts(results: Results, pictures: dict[str, str]) -> Iterator[str]:
     yield from _targets(results)
     yield from _missed(results)
     yield SETS.format(table=tables.sets(results))
+    yield BUILDING.format(table=tables.building(results))
     yield REMOVAL.format(times=tables.removal(results), pages=tables.pages(results), inside=tables.inside(results))
     yield BATCH.format(batch=tables.batch(results), sequence=tables.sequence(results))
     yield pictures.get("removals-per-second.svg", "")

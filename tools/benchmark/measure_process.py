@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -68,6 +69,8 @@ def remembers(trial: Trial) -> None:
     place = trial.place()
     built = child("build", str(place), str(npz), json.dumps(trial.data.settings))
     trial.note("memory of a build", built["peak"] - empty, "B")
+    shutil.rmtree(place)
+    npz.unlink()
 
 
 def opening(trial: Trial) -> None:

@@ -6,6 +6,7 @@ thread is held still, so that two runs write the same records); `lazy` leaves ev
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -56,8 +57,8 @@ def durable(trial: Trial) -> None:
             pages = [change.pages.get(database, 0) for change in measured]
             if any(pages):
                 trial.note(f"removal, {name}: pages of {database}", pages, "")
-        k = trial.data.settings["q"] * trial.data.settings["n_estimators"]
-        trial.note(f"removal, {name}: tree pages per tree", [c.tree_pages / k for c in measured], "")
+        k = math.ceil(trial.data.settings["q"] * trial.data.settings["n_estimators"] - 1e-9)
+        trial.note(f"removal, {name}: tree pages per tree", [change.tree_pages / k for change in measured], "")
 
 
 def record(trial: Trial, batches: Sequence[list[int]], policy: str | None) -> tuple[list[Change], list[int]]:

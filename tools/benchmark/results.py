@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,16 +38,17 @@ class Results:
         """The targets of one data set."""
         yield from Targets(name, PLANS[name].cpp, PLANS[name].aims, self.sets[name].figures).rows()
 
-    def scale_rows(self) -> Iterator[Row]:
-        """The targets of the large run."""
-        for size, figures in self.scale.items():
-            yield from scale_rows(f"{size:,} rows", figures)
+    def scale_rows(self, size: int) -> Iterator[Row]:
+        """The targets of one size of the large run."""
+        yield from scale_rows(f"{size:,} rows", self.scale[size])
 
-    def merge(self, other: Results) -> None:
-        """Take over what `other` has measured; a set is taken as a whole, so that partners stay together."""
-        self.date, self.machine = other.date, other.machine
-        self.sets |= other.sets
-        self.scale |= other.scale
+    @classmethod
+    def merged(cls, runs: Iterable[Results]) -> Results:
+        """Several runs as one: of a set that two of them have measured the later counts, whole, with its partners."""
+        whole = cls("", {})
+        for run in runs:
+            whole = cls(run.date, run.machine, {**whole.sets, **run.sets}, {**whole.scale, **run.scale})
+        return whole
 
     def write(self, path: Path) -> None:
         """Write everything, the targets included."""
@@ -66,7 +67,7 @@ class Results:
             "machine": self.machine,
             "sets": sets,
             "scale": {str(size): _plain(figures) for size, figures in self.scale.items()},
-            "scale targets": [row.as_dict() for row in self.scale_rows()],
+            "scale targets": [row.as_dict() for size in self.scale for row in self.scale_rows(size)],
         }
         path.write_text(json.dumps(whole, indent=1) + "\n")
 

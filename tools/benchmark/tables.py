@@ -42,6 +42,19 @@ def sets(results: Results) -> str:
     return markdown(("set", "samples, features, settings"), ((name, one.words) for name, one in results.sets.items()))
 
 
+def building(results: Results) -> str:
+    """Building, with one thread and with two, beside scikit-learn."""
+    heads = ("set", "build", "two threads", "retrain", "of the retrain", "scikit-learn's random forest", "n")
+    lines = []
+    for name, one in results.sets.items():
+        ours, retrain = one.figures.get("build"), one.figures.get("retrain")
+        if ours is not None and retrain is not None:
+            double, forest = (one.figures.get(key) for key in ("build, two threads", "random forest, training"))
+            share = times(ours.median / retrain.median)
+            lines.append((name, _p(ours), _p(double), _p(retrain), share, _p(forest), f"{ours.n:,}"))
+    return markdown(heads, lines)
+
+
 def _p(figure: Figure | None, part: str = "median") -> str:
     return "" if figure is None else quantity(getattr(figure, part), figure.unit)
 
