@@ -10,7 +10,8 @@ index, no ledger, and does not erase rows; a removal that takes 1.0x of it would
        `-----copy---> bare: the same puts and deletes
 
 LMDB never changes a page in place, so the pages of a database that were not there before a commit are the ones that
-the commit wrote for it: that is how pages are told apart by database.
+the commit wrote for it: that is how pages are told apart by database. (strace sees one page more now and then, which
+LMDB took and gave back within the commit.)
 """
 
 from __future__ import annotations

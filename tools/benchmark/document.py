@@ -63,9 +63,9 @@ Each removal is a durable transaction of its own. Its records are those of its k
 its end, what had to be grown) and a handful for the index, the counters and the ledger.
 
 {times}
-Pages are counted in LMDB's file, by database; LMDB writes a changed page as a new one, so they are exact. *Others* are
-index, counters, ledger, slots and LMDB's own. The process's own counter (`write_bytes`) is given for comparison: where
-the file system caches in larger blocks it counts whole blocks, here ten scattered pages of a cached file as 1,024.
+Pages are counted in LMDB's file, by database. *Others* are index, counters, ledger, slots and LMDB's own. The process's
+own counter (`write_bytes`) is given beside them, but where the file system caches in larger blocks it counts whole
+blocks: here it took ten pages, written here and there in a cached file, for {ten:,}.
 
 {pages}
 Before the commit, inside an open transaction with everything in memory:
@@ -152,7 +152,12 @@ def _parts(results: Results, pictures: dict[str, str]) -> Iterator[str]:
     yield from _missed(results)
     yield SETS.format(table=tables.sets(results))
     yield BUILDING.format(table=tables.building(results))
-    yield REMOVAL.format(times=tables.removal(results), pages=tables.pages(results), inside=tables.inside(results))
+    yield REMOVAL.format(
+        times=tables.removal(results),
+        pages=tables.pages(results),
+        inside=tables.inside(results),
+        ten=results.machine["pages counted for ten"],
+    )
     yield BATCH.format(batch=tables.batch(results), sequence=tables.sequence(results))
     yield pictures.get("removals-per-second.svg", "")
     yield ASKING.format(queries=tables.queries(results))

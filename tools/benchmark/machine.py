@@ -13,6 +13,8 @@ import numba
 import numpy
 import sklearn
 
+from benchmark.figures import PAGE, written_pages
+
 
 def today() -> str:
     """The date, in UTC."""
@@ -29,10 +31,27 @@ def machine(directory: Path) -> dict[str, Any]:
         "memory": int(total.split()[1]) * 1024,
         "filesystem": _filesystem(directory.resolve()),
         "system": f"{platform.system()} {platform.release()}",
+        "pages counted for ten": _counted_for_ten(directory / "ten"),
         "load": os.getloadavg()[0],
         "python": platform.python_version(),
         **{module.__name__: module.__version__ for module in (numpy, numba, lmdb, sklearn)},
     }
+
+
+def _counted_for_ten(file: Path) -> int:
+    """How many pages the process's counter goes up by when ten are written here and there in a cached file."""
+    file.write_bytes(bytes(4 << 20))
+    descriptor = os.open(file, os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+        before = written_pages()
+        for place in range(10):
+            os.pwrite(descriptor, b"x" * PAGE, 97 * place * PAGE)
+        os.fsync(descriptor)
+        return round(written_pages() - before)
+    finally:
+        os.close(descriptor)
+        file.unlink()
 
 
 def _filesystem(directory: Path) -> str:
