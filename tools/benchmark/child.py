@@ -22,7 +22,7 @@ PAUSE = 0.002
 """Seconds between two queries of a reader, so that two readers and a writer fit on two cores."""
 
 SETTLING_IN = 0.3
-"""Seconds that a reader and a writer run side by side before anything is noted."""
+"""Seconds that a reader and a writer run side by side, at least, before anything is noted."""
 
 
 def numba_only() -> dict[str, Any]:
@@ -98,16 +98,16 @@ def reader(path: str, rows: str, hot: str, busy: str, out: str) -> dict[str, Any
         peace = _ask(db, X, float(hot))
         print("ready", flush=True)
         sys.stdin.readline()
-        _ask(db, X, SETTLING_IN)  # the first commit that a reader follows loads the kernels for it
+        _ask(db, X, SETTLING_IN, least=100)  # the first commits that a reader follows load the kernels for it
         np.savez(out, hot=peace, busy=_ask(db, X, float(busy)))
     return {"peak": memory()}
 
 
-def _ask(db: Any, X: Any, duration: float) -> list[float]:
-    """Seconds of each query within `duration` seconds."""
+def _ask(db: Any, X: Any, duration: float, least: int = 1) -> list[float]:
+    """Seconds of each query within `duration` seconds, or of `least` queries if that takes longer."""
     times: list[float] = []
     end = time.perf_counter() + duration
-    while time.perf_counter() < end:
+    while time.perf_counter() < end or len(times) < least:
         row = X[len(times) % len(X)][None]
         started = time.perf_counter()
         db.predict_proba(row)

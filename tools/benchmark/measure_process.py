@@ -12,9 +12,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 
-from benchmark.child import SETTLING_IN
 from benchmark.figures import seconds
 from benchmark.measure_removal import POLICIES
 from benchmark.trial import Trial, small_store
@@ -119,12 +119,11 @@ def readers(trial: Trial) -> None:
 
 
 def _beside(trial: Trial, db: Any) -> tuple[list[float], list[float]]:
-    """Latencies of all readers, before and while `db` writes."""
-    duration = trial.effort.beside
-    ids = iter(trial.ids(int((duration + SETTLING_IN) * PER_SECOND) + 1, seed=7))
+    """Latencies of all readers, before and while `db` writes; it writes until the last of them is done."""
+    ids = iter(trial.ids(len(trial.data.X) // 2, seed=7))
     outs = [trial.directory / f"reader-{i}.npz" for i in range(trial.effort.readers)]
     with ExitStack() as stack:
-        processes = [stack.enter_context(_reader(trial, Path(db.path), duration, out)) for out in outs]
+        processes = [stack.enter_context(_reader(trial, Path(db.path), out)) for out in outs]
         for process in processes:
             assert process.stdout is not None
             process.stdout.readline()
@@ -132,19 +131,19 @@ def _beside(trial: Trial, db: Any) -> tuple[list[float], list[float]]:
             assert process.stdin is not None
             process.stdin.write("go\n")
             process.stdin.flush()
-        begin = time.perf_counter()
-        for turn, id in enumerate(ids):
+        begin, turn = time.perf_counter(), 0
+        while any(process.poll() is None for process in processes):
+            db.remove([next(ids)])
+            turn += 1
             time.sleep(max(0.0, begin + turn / PER_SECOND - time.perf_counter()))
-            db.remove([id])
-        for process in processes:
-            process.communicate()
-            if process.returncode:
-                raise RuntimeError(f"a reader process ended with {process.returncode}; its error is above")
+        if any(process.returncode for process in processes):
+            raise click.ClickException("a reader process failed; its error is above")
     found = [np.load(out) for out in outs]
     return [float(t) for one in found for t in one["hot"]], [float(t) for one in found for t in one["busy"]]
 
 
-def _reader(trial: Trial, path: Path, duration: float, out: Path) -> subprocess.Popen[str]:
+def _reader(trial: Trial, path: Path, out: Path) -> subprocess.Popen[str]:
+    duration = trial.effort.beside
     arguments = ["reader", str(path), _rows(trial), str(duration / 5), str(duration), str(out)]
     return subprocess.Popen(
         [sys.executable, "-m", "benchmark.child", *arguments],
