@@ -1,0 +1,222 @@
+"""docs/performance.md, written from what was measured. Everything in it comes from here: do not edit it by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmark import tables
+from benchmark.child import PAUSE
+from benchmark.data import PLANS
+from benchmark.pictures import draw
+from benchmark.remarks import REMARKS
+from benchmark.report import quantity
+from benchmark.results import Results
+from benchmark.scale import SETTINGS
+from benchmark.trial import WARM_ROWS
+
+INTRODUCTION = """\
+# What it costs
+
+dynfrsdb keeps every change safe on disk and should still be faster than doing without. This page holds it to that. It
+was written by `python tools/bench.py --docs` on {date}; do not edit it, run that again.
+
+A number of milliseconds says little about a machine that one does not have. So each figure has a **partner**, measured
+in the same run, in turns with ours, and the targets are ratios:
+
+- **retrain**: scikit-learn's `ExtraTreesClassifier(bootstrap=True, max_samples=q)` with the same number of trees, depth
+  and min split, one thread. What forgetting costs who has no other way.
+- **bare LMDB**: a plain py-lmdb transaction that puts and deletes exactly the records that our commit puts and deletes,
+  synced, on the same disk. It knows no forest: the floor of what durability costs.
+- **the C++**: the paper's own program, in memory, not durable and not exact. Its figures were measured elsewhere,
+  relative to the retrain on the same machine, and are used that way.
+
+One thread, kernels compiled before, unless said. `n` is the number of samples behind a figure. *By CPU* is the ratio in
+processor time, which neighbours on the machine disturb less and which does not see the disk; the targets are about time
+that passes.
+
+*auto* is the default policy of settling: small tags are grown before the commit that made them. *lazy* (`settle=None`)
+leaves every tag to whoever needs it.
+
+{machine}
+"""
+
+SETS = """\
+## The sets
+
+{table}
+A generated set has the shape of the real one where that was not to be had. `heart` always is: made-up patients in place
+of the paper's second set. A quick run has few samples: an impression, not a measurement.
+"""
+
+BUILDING = """\
+## Building
+
+Everything is on disk and synced when `create` returns.
+
+{table}"""
+
+REMOVAL = """\
+## One removal
+
+Each removal is a durable transaction of its own. Its records are those of its k trees (nodes on the path, the bucket at
+its end, what had to be grown) and a handful for the index, the counters and the ledger.
+
+{times}
+Pages are counted in LMDB's file, by database. *Others* are index, counters, ledger, slots and LMDB's own. The process's
+own counter (`write_bytes`) is given beside them, but where the file system caches in larger blocks it counts whole
+blocks: here it took ten pages, written here and there in a cached file, for {ten:,}.
+
+{pages}
+Before the commit, inside an open transaction with everything in memory:
+
+{inside}"""
+
+BATCH = """\
+## Many removals
+
+All in one durable transaction, *lazy*. Laziness hides nothing here: the last columns count the settling of every tag
+afterwards.
+
+{batch}
+The same, each in a durable transaction of its own:
+
+{sequence}"""
+
+ASKING = """\
+## Asking
+
+{queries}
+"""
+
+STREAM = """\
+## A stream of changes and queries
+
+Add one, remove one, ask two (or two hundred), over and over, in one process; each change is a durable transaction.
+*Plain* is the same change without the others in between.
+
+{table}"""
+
+READERS = """\
+## Asking beside a writer
+
+Two reader processes ask one row at a time, every {pause} ms, while a third process commits ten removals a second.
+Readers never wait for the writer, but what it changed they have to read again, and tags that they meet they grow.
+
+{table}"""
+
+PROCESSES = """\
+## Processes
+
+Memory is counted above an interpreter with numba loaded. *Cold* means that no page of the store is in memory; imports
+and loading the compiled kernels are not counted in *open* and *first query*.
+
+{table}"""
+
+SCALE = """\
+## How costs grow
+
+Generated rows in the shape of the Higgs set (28 floats, two classes), {words}. Building uses every core.
+
+{table}
+{targets}"""
+
+METHOD = """\
+## How it is measured
+
+- Ours and its partner take turns, each first every other time, on the same disk.
+- What a commit writes is found out on a copy of the store, by comparing its LMDB file before and after; the partner
+  starts from the same file and repeats the difference. At the end both files should hold the same tree records;
+  {differing}.
+- *In memory*, *warm* and *hot* mean that {warm:,} rows were predicted before.
+- The background thread of *auto* is held still where records are compared, and runs in the streams and beside readers.
+- Memory, opening and starting are measured in processes of their own.
+- p99.9 of fewer than a thousand samples is little more than the slowest one.
+"""
+
+BUSY = 0.5
+"""Load from which on the document warns of neighbours."""
+
+
+def write(results: Results, docs: Path) -> Path:
+    """Write the document and its pictures; returns where."""
+    pictures = {name: f"![{title}](pictures/{name})" for title, name in draw(results, docs / "pictures")}
+    path = docs / "performance.md"
+    path.write_text("\n".join(part.strip("\n") + "\n" for part in _parts(results, pictures)))
+    return path
+
+
+def _parts(results: Results, pictures: dict[str, str]) -> Iterator[str]:
+    yield INTRODUCTION.format(date=results.date, machine=_machine(results))
+    yield from _targets(results)
+    yield from _missed(results)
+    yield SETS.format(table=tables.sets(results))
+    yield BUILDING.format(table=tables.building(results))
+    yield REMOVAL.format(
+        times=tables.removal(results),
+        pages=tables.pages(results),
+        inside=tables.inside(results),
+        ten=results.machine["pages counted for ten"],
+    )
+    yield BATCH.format(batch=tables.batch(results), sequence=tables.sequence(results))
+    yield pictures.get("removals-per-second.svg", "")
+    yield ASKING.format(queries=tables.queries(results))
+    yield STREAM.format(table=tables.stream(results))
+    yield READERS.format(pause=round(1e3 * PAUSE), table=tables.readers(results))
+    yield pictures.get("queries-beside-a-writer.svg", "")
+    yield PROCESSES.format(table=tables.processes(results))
+    if results.scale:
+        words = " ".join(f"{name}={value}" for name, value in SETTINGS.items())
+        targets = tables.scale_targets(results)
+        yield SCALE.format(words=words, table=tables.scale(results), targets=targets)
+        yield pictures.get("cost-against-samples.svg", "")
+    yield METHOD.format(warm=WARM_ROWS, differing=_differing(results))
+
+
+def _machine(results: Results) -> str:
+    found = results.machine
+    versions = ", ".join(f"{name} {found[name]}" for name in ("python", "numpy", "numba", "lmdb", "sklearn"))
+    words = [
+        f"The machine: {found['cpu']}, {found['cores']} cores, {quantity(found['memory'], 'B')} of memory,",
+        f"{found['filesystem']}, {found['system']}; {versions}.",
+    ]
+    if found["load"] > BUSY:
+        words.append(f"It was not alone: its load was {found['load']:.1f} when the run began. Trust ratios, not times.")
+    return "\n".join(words)
+
+
+def _differing(results: Results) -> str:
+    """What became of the comparison with bare LMDB."""
+    end = ": records that differ from bare LMDB at the end"
+    found = [f.median for one in results.sets.values() for name, f in one.figures.items() if name.endswith(end)]
+    wrong = sum(value > 0 for value in found)
+    return f"they did in {len(found) - wrong} of {len(found)} runs"
+
+
+def _targets(results: Results) -> Iterator[str]:
+    """A table for each set with targets of its own, one for all the others."""
+    aimed = [name for name in results.sets if PLANS[name].aims is not None]
+    others = [name for name in results.sets if name not in aimed]
+    yield "## The targets\n"
+    for name in aimed:
+        yield f"`{name}`: {results.sets[name].words}\n"
+        yield tables.targets(results.rows(name))
+    if others:
+        yield "The other sets, each figure relative to the same partner:\n"
+        yield tables.ratios(results, others)
+
+
+def _missed(results: Results) -> Iterator[str]:
+    """What is not met, and what is known about why."""
+    rows = [row for name in results.sets for row in results.rows(name) if row.met is False]
+    keys = dict.fromkeys(row.key for row in rows)
+    if not keys:
+        return
+    yield "### Missed\n"
+    lines = []
+    for key in keys:
+        here = [row for row in rows if row.key == key]
+        sets = ", ".join(f"{row.data} {tables.short(row)}" for row in here)
+        remark = REMARKS.get(key, "")
+        lines.append(f"- **{here[0].what}** ({sets}){'. ' + remark if remark else ''}")
+    yield "\n".join(lines)

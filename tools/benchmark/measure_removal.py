@@ -1,0 +1,142 @@
+"""Removing: one sample in an open transaction, one durably, many durably, with and without settling.
+
+Two policies are measured. `auto`, the default, grows small tags before the commit that made them (its background
+thread is held still, so that two runs write the same records); `lazy` leaves every tag to whoever needs it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import dynfrsdb
+from benchmark.bare import Change, Watch, differing
+from benchmark.figures import Stopwatch, in_turns, seconds
+from benchmark.trial import Trial
+
+POLICIES: dict[str, str | None] = {"auto": "auto", "lazy": None}
+WARM_UP = 5
+IN_ONE = 10
+"""Removals of one open transaction: few, so that tags do not spare the later ones their way down."""
+
+
+def inside(trial: Trial) -> None:
+    """One removal inside an open transaction, working set warm, before the commit."""
+    watch = Stopwatch()
+    ids = iter(trial.ids((trial.effort.open_rounds + 1) * IN_ONE, seed=1))
+    with trial.warm("auto") as db:
+        for _ in range(trial.effort.open_rounds + 1):
+            with db.transaction() as txn:
+                for _ in range(IN_ONE):
+                    watch.time(_remove_now, txn, next(ids))
+            trial.heat(db)
+    trial.note("removal, before commit", watch.without(IN_ONE))
+
+
+def _remove_now(txn: dynfrsdb.Transaction, id: int) -> None:
+    """Remove one sample and walk its trees, with which a transaction waits until somebody looks or it commits."""
+    txn.remove([id])
+    with txn._db._gate.alone():
+        txn._apply()
+
+
+def durable(trial: Trial) -> None:
+    """One removal as its own transaction, in turns with bare LMDB."""
+    _ = trial.budget
+    for name, policy in POLICIES.items():
+        ids = trial.ids(trial.effort.removals + WARM_UP, seed=2)
+        changes, loads = record(trial, [[id] for id in ids], policy)
+        _replay(trial, name, ids, changes)
+        measured = changes[WARM_UP:]
+        trial.note(f"removal, {name}: records loaded, cold", loads[WARM_UP:], "")
+        trial.note(f"removal, {name}: records written", [change.records for change in measured], "")
+        trial.note(f"removal, {name}: tree records written", [change.tree_records for change in measured], "")
+        trial.note(f"removal, {name}: pages of LMDB", [sum(change.pages.values()) for change in measured], "")
+        for database in sorted(measured[0].pages):
+            pages = [change.pages.get(database, 0) for change in measured]
+            if any(pages):
+                trial.note(f"removal, {name}: pages of {database}", pages, "")
+        k = math.ceil(trial.data.settings["q"] * trial.data.settings["n_estimators"] - 1e-9)
+        trial.note(f"removal, {name}: tree pages per tree", [change.tree_pages / k for change in measured], "")
+
+
+def record(trial: Trial, batches: Sequence[list[int]], policy: str | None) -> tuple[list[Change], list[int]]:
+    """What removing each batch in its own transaction writes, and how many records it loads."""
+    changes, loads = [], []
+    with trial.copy() as path, trial.writer(path, policy) as db, Watch(path) as watch:
+        for ids in batches:
+            before = sum(db._store.loads.values())
+            db.remove(ids)
+            loads.append(sum(db._store.loads.values()) - before)
+            changes.append(watch.change())
+    return changes, loads
+
+
+def _replay(trial: Trial, name: str, ids: list[int], changes: list[Change]) -> None:
+    with trial.warm(POLICIES[name]) as db, trial.bare() as bare, Watch(db.path) as watch:
+        ours, theirs = in_turns(len(ids), lambda i: db.remove([ids[i]]), lambda i: bare.apply(changes[i]))
+        unlike = differing(watch.contents(), bare.contents())
+    trial.note(f"removal, {name}", ours := ours.without(WARM_UP))
+    trial.note(f"removal, {name}: bare LMDB", theirs := theirs.without(WARM_UP))
+    trial.note(f"removal, {name}: pages by the I/O counter", ours.pages, "")
+    trial.note(f"removal, {name}: pages by the I/O counter, bare LMDB", theirs.pages, "")
+    trial.note(f"removal, {name}: records that differ from bare LMDB at the end", unlike, "")
+
+
+def sizes(trial: Trial) -> dict[str, int]:
+    """The transaction sizes of the tables."""
+    n = len(trial.data.X)
+    return {"1": 1, "10": 10, "100": 100, "0.1%": max(1, n // 1000), "1%": max(1, n // 100)}
+
+
+def batch(trial: Trial) -> None:
+    """Many removals in one durable transaction, in turns with bare LMDB, and settling everything afterwards."""
+    _ = trial.budget
+    for policy in POLICIES:
+        for words, n in sizes(trial).items():
+            if policy == "auto" and words not in ("100", "1%"):
+                continue
+            _batches(trial, f"batch of {words}, {policy}", n, POLICIES[policy])
+
+
+def _batches(trial: Trial, name: str, n: int, policy: str | None) -> None:
+    """Batches of `n`, each in a store of its own."""
+    ours, bares, settled, records = Stopwatch(), Stopwatch(), Stopwatch(), []
+    for i in range(trial.effort.batches):
+        ids = trial.ids(n, 10 + i)
+        (change,), _ = record(trial, [ids], policy)
+        records.append(change.records)
+        with trial.warm(policy) as db, trial.bare() as bare:
+            turn: list[tuple[Stopwatch, Callable[..., Any], Any]]
+            turn = [(ours, db.remove, ids), (bares, bare.apply, change)]
+            for watch, act, argument in turn if i % 2 == 0 else reversed(turn):
+                watch.time(act, argument)
+            settled.time(db.settle)
+    trial.note(name, ours)
+    trial.note(f"{name}: bare LMDB", bares)
+    trial.note(f"{name}: settling", settled)
+    trial.note(f"{name}: with settling", ours.plus(settled))
+    trial.note(f"{name}: records", records, "")
+
+
+def sequence(trial: Trial) -> None:
+    """Many removals, each its own durable transaction, and settling everything afterwards."""
+    _ = trial.budget
+    for policy in POLICIES:
+        for words, n in sizes(trial).items():
+            with trial.warm(POLICIES[policy]) as db:
+                db.remove(trial.ids(n + 1, seed=3)[n:])
+                times = [seconds(db.remove, [id]) for id in trial.ids(n, seed=3)]
+                settling = seconds(db.settle)
+            trial.note(f"sequence of {words}, {policy}", sum(times))
+            trial.note(f"sequence of {words}, {policy}: with settling", sum(times) + settling)
+
+
+def tail(trial: Trial) -> None:
+    """The slowest removals: enough of them, each its own transaction, for p99.9 to mean something."""
+    n = min(trial.effort.tail, len(trial.data.X) // 3)
+    for name, policy in POLICIES.items():
+        with trial.warm(policy) as db:
+            times = [seconds(db.remove, [id]) for id in trial.ids(n + WARM_UP, seed=4)]
+        trial.note(f"removal, {name}: tail", times[WARM_UP:])
