@@ -25,20 +25,26 @@ Invariants
 Not done here: no file is read or written, and samples are checked in inputs.py.
 """
 
+from __future__ import annotations
+
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from hashlib import blake2b
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgpack
-import numpy as np
-import numpy.typing as npt
 
 from . import inputs
 from .errors import InvalidInput
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+else:
+    from dynfrsdb_storage import lazynumpy as np
 
 ClassLabel = int | str | bool | float
 
@@ -94,7 +100,7 @@ class Settings:
         criterion: str | None = None,
         seed: int | str | bytes | None = None,
         bucket: int = BUCKET,
-    ) -> "Settings":
+    ) -> Settings:
         """Settings from the arguments of `create`; X and y are looked at only for what no argument says."""
         _choice("task", task, tuple(_CRITERIA))
         names = inputs.column_names(X) if feature_names is None else _names(feature_names)
@@ -124,7 +130,7 @@ class Settings:
         )
 
     @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> "Settings":
+    def from_record(cls, record: Mapping[str, Any]) -> Settings:
         """Settings as `record` wrote them; what else the store keeps beside them is passed over."""
         values = {each.name: record[each.name] for each in fields(cls)}
         for name in ("classes", "feature_names", "from_data"):

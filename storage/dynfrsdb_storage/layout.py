@@ -20,10 +20,15 @@ Not done here: checksums of records (records.py), reading and writing row slots 
 means is not known in this layer at all.
 """
 
-from typing import Any
+from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+else:
+    from dynfrsdb_storage import lazynumpy as np
 
 FORMAT = 1
 ALGORITHM = 1
@@ -82,10 +87,7 @@ MIX_2 = 0x94D049BB133111EB
 
 _HASHED_AT_ONCE = 1 << 18
 
-_NODE_KEY = np.dtype([("tree", ">u2"), ("place", ">u8")])
-_BUCKET_KEY = np.dtype([("tree", ">u2"), ("place", ">u8"), ("chunk", ">u4")])
-
-Array = npt.NDArray[Any]
+Array: TypeAlias = "npt.NDArray[Any]"
 
 
 def generation_name(number: int) -> str:
@@ -109,7 +111,7 @@ def node_key(tree: int, path: int) -> bytes:
 
 def node_keys(trees: Array, paths: Array) -> list[bytes]:
     """`node_key` for many nodes at once."""
-    keys = np.empty(len(paths), _NODE_KEY)
+    keys = np.empty(len(paths), np.dtype([("tree", ">u2"), ("place", ">u8")]))
     keys["tree"] = trees
     keys["place"] = _places(paths)
     return _cut(keys)
@@ -134,7 +136,7 @@ def bucket_key(tree: int, path: int, chunk: int = 0) -> bytes:
 
 def bucket_keys(trees: Array, paths: Array, chunks: Array | int = 0) -> list[bytes]:
     """`bucket_key` for many buckets at once."""
-    keys = np.empty(len(paths), _BUCKET_KEY)
+    keys = np.empty(len(paths), np.dtype([("tree", ">u2"), ("place", ">u8"), ("chunk", ">u4")]))
     keys["tree"] = trees
     keys["place"] = _places(paths)
     keys["chunk"] = chunks

@@ -24,16 +24,20 @@ import threading
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lmdb
-import numpy as np
 
 from dynfrsdb_storage import layout, records
 from dynfrsdb_storage.env import translate
 from dynfrsdb_storage.errors import ClosedStore, CorruptStore, Error
 from dynfrsdb_storage.generation import Generation, share
 from dynfrsdb_storage.rows import RowFile
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    from dynfrsdb_storage import lazynumpy as np
 
 _SCANNED_AT_ONCE = 256
 _LONGEST_KEY = 511

@@ -18,23 +18,29 @@ zeros. Whoever wrote a binary record knows its length from its content; a msgpac
 Not done here: what nodes, buckets and requests mean; their payloads are opaque bytes.
 """
 
+from __future__ import annotations
+
 import struct
 import zlib
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgpack
-import numpy as np
-import numpy.typing as npt
 
 from dynfrsdb_storage import layout
 from dynfrsdb_storage.errors import CorruptStore
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+else:
+    from dynfrsdb_storage import lazynumpy as np
 
 _SEEDS = {name: zlib.crc32(name.encode() + b"\0") for name in layout.DATABASES}
 _U32 = struct.Struct("<I")
 _PENDING = struct.Struct("<IQ")
 
-Roots = tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32], npt.NDArray[np.uint8]]
+Roots: TypeAlias = "tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32], npt.NDArray[np.uint8]]"
 
 
 def pack(database: str, key: bytes, payload: bytes) -> bytes:
