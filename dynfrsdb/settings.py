@@ -164,10 +164,13 @@ class Settings:
         """The 64-bit key that decides which trees a sample lives in."""
         return int.from_bytes(self._key(b"occupancy", 0), "little")
 
+    def tree_key(self, tree: int) -> int:
+        """The 64-bit key of one tree, for its feature orders and thresholds."""
+        return int.from_bytes(self._key(b"tree", tree), "little")
+
     def tree_keys(self) -> npt.NDArray[np.uint64]:
-        """One 64-bit key per tree, for its feature orders and thresholds."""
-        keys = b"".join(self._key(b"tree", tree) for tree in range(self.n_trees))
-        return np.frombuffer(keys, "<u8").astype(np.uint64)
+        """The keys of all trees."""
+        return np.array([self.tree_key(tree) for tree in range(self.n_trees)], np.uint64)
 
     def secret(self, purpose: bytes) -> bytes:
         """32 bytes for a purpose outside F, such as hashing subjects; no two purposes' secrets tell of each other."""
@@ -175,6 +178,10 @@ class Settings:
 
     def _key(self, purpose: bytes, tree: int) -> bytes:
         return blake2b(purpose + tree.to_bytes(4, "little"), key=self.seed, digest_size=8).digest()
+
+    def feature_name(self, feature: int) -> str:
+        """What people call a feature: its name, or x and its number."""
+        return self.feature_names[feature] if self.feature_names else f"x{feature}"
 
     @property
     def n_classes(self) -> int:

@@ -17,8 +17,8 @@ know what a tree is. Bottom-up:
     store, audit            the handle; is all well?
     scribe, successor       a process that writes the next generation; how that becomes the live one
 
-Names are looked up when they are used: who only reads does not import what writes. For the same reason numpy is imported
-by the first who needs an array (lazynumpy).
+Names are looked up when they are used: who only reads does not import what writes. For the same reason numpy is
+imported by the first who needs an array (lazynumpy).
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ means is not known in this layer at all.
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ ROW_HEADER = 24
 GOLDEN = 0x9E3779B97F4A7C15
 MIX_1 = 0xBF58476D1CE4E5B9
 MIX_2 = 0x94D049BB133111EB
+_64_BITS = 2**64 - 1
 
 _HASHED_AT_ONCE = 1 << 18
 
@@ -259,6 +261,21 @@ def row_hashes(slots: Array, words: Array, multipliers: Array | None = None) -> 
     hashes = mix(total)
     hashes[hashes == 0] = 1
     return hashes
+
+
+def row_hash(slot: int, row: bytes) -> int:
+    """The same hash of one row, as its bytes in the slot, in Python's integers: no array for a single row."""
+    words = struct.unpack(f"<{len(row) // 4 - 2}I", row[8:])
+    total = sum(word * (mix_one((i + 1) * GOLDEN) | 1) for i, word in enumerate((1, slot, *words)))
+    return mix_one(total) or 1
+
+
+def mix_one(z: int) -> int:
+    """`mix` of one number."""
+    z &= _64_BITS
+    z = (z ^ (z >> 30)) * MIX_1 & _64_BITS
+    z = (z ^ (z >> 27)) * MIX_2 & _64_BITS
+    return z ^ (z >> 31)
 
 
 def _multipliers(words: int) -> npt.NDArray[np.uint64]:

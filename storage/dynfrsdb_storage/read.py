@@ -216,17 +216,27 @@ class Snapshot:
     def roots(self) -> records.Roots:
         """The (stamps, n, tags) of all trees' roots."""
         trees = self.generation.n_trees
-        chunks = -(-trees // layout.ROOTS_PER_RECORD)
-        payloads = self.get("roots", [layout.roots_key(i) for i in range(chunks)])
         parts = []
-        for i, payload in enumerate(payloads):
-            if payload is None:
-                key = layout.roots_key(i)
-                raise CorruptStore(f"{records.describe('roots', key)} are missing in '{self.generation.store}'")
+        for i, payload in enumerate(self._roots(range(-(-trees // layout.ROOTS_PER_RECORD)))):
             size = min(layout.ROOTS_PER_RECORD, trees - i * layout.ROOTS_PER_RECORD)
             parts.append(records.parse_roots(payload, size))
         stamps, n, tags = (np.concatenate(column) for column in zip(*parts, strict=True))
         return stamps, n, tags
+
+    def root(self, tree: int) -> tuple[int, int, bool]:
+        """The (stamp, n, whether it has tags) of one tree's root."""
+        chunk, at = divmod(tree, layout.ROOTS_PER_RECORD)
+        size = min(layout.ROOTS_PER_RECORD, self.generation.n_trees - chunk * layout.ROOTS_PER_RECORD)
+        return records.parse_root(self._roots([chunk])[0], size, at)
+
+    def _roots(self, chunks: Iterable[int]) -> list[bytes]:
+        keys = [layout.roots_key(chunk) for chunk in chunks]
+        found = []
+        for key, payload in zip(keys, self.get("roots", keys), strict=True):
+            if payload is None:
+                raise CorruptStore(f"{records.describe('roots', key)} are missing in '{self.generation.store}'")
+            found.append(payload)
+        return found
 
     def renew(self) -> None:
         """Move to the newest commit; only the session that made it does this, and only to its own snapshot."""

@@ -121,13 +121,24 @@ def roots_payload(stamps: layout.Array, n: layout.Array, tags: layout.Array) -> 
 
 def parse_roots(payload: bytes, trees: int) -> Roots:
     """The (stamps, n, tags) of the `trees` roots in a record."""
+    _check_roots(payload, trees)
+    stamps = np.frombuffer(payload, "<u8", trees).astype(np.uint64)
+    n = np.frombuffer(payload, "<u4", trees, 8 * trees).astype(np.uint32)
+    return stamps, n, np.frombuffer(payload, "u1", trees, 12 * trees).copy()
+
+
+def parse_root(payload: bytes, trees: int, at: int) -> tuple[int, int, bool]:
+    """The (stamp, n, whether it has tags) of root `at` of the `trees` in a record."""
+    _check_roots(payload, trees)
+    (stamp,), (n,) = struct.unpack_from("<Q", payload, 8 * at), _U32.unpack_from(payload, 8 * trees + 4 * at)
+    return stamp, n, bool(payload[12 * trees + at])
+
+
+def _check_roots(payload: bytes, trees: int) -> None:
     if len(payload) != 13 * trees:
         raise CorruptStore(
             f"a roots record has {len(payload)} bytes, {trees} trees take {13 * trees}; run 'dynfrsdb check'"
         )
-    stamps = np.frombuffer(payload, "<u8", trees).astype(np.uint64)
-    n = np.frombuffer(payload, "<u4", trees, 8 * trees).astype(np.uint32)
-    return stamps, n, np.frombuffer(payload, "u1", trees, 12 * trees).copy()
 
 
 def set_roots(roots: Roots, trees: layout.Array, stamps: layout.Array, n: layout.Array, tags: layout.Array) -> None:

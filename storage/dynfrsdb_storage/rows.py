@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import struct
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +35,7 @@ else:
 
 Range = tuple[int, int]
 _ZERO_AT_ONCE = 1 << 20
+_HEAD = struct.Struct("<QQ")
 
 
 class RowFile:
@@ -59,6 +61,14 @@ class RowFile:
     def multipliers(self) -> npt.NDArray[np.uint64]:
         """Those of the row hash."""
         return layout.row_multipliers(self.n_features)
+
+    def row(self, slot: int, id: int) -> bytes | None:
+        """A copy of one slot's bytes, or None if they do not carry their hash and the id that is expected of them."""
+        start = slot * self.slot_bytes
+        row = bytes(self._map[start : start + self.slot_bytes])
+        if slot >= self.slots or _HEAD.unpack_from(row) != (layout.row_hash(slot, row), id):
+            return None
+        return row
 
     def bad(self, slots: layout.Array, ids: layout.Array) -> npt.NDArray[np.int64]:
         """Positions in `slots` whose row does not carry its hash and the id that is expected of it."""
