@@ -6,11 +6,12 @@ draw.
 
 from __future__ import annotations
 
+import io
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -18,6 +19,13 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 Progress = Callable[[str, int, int], None]
+
+
+class Form(NamedTuple):
+    """How rows were asked for; neither: a table on a terminal, JSON elsewhere."""
+
+    json: bool
+    csv: bool
 
 
 def emit(data: Any, drawing: Callable[[], RenderableType], as_json: bool) -> None:
@@ -32,6 +40,24 @@ def emit(data: Any, drawing: Callable[[], RenderableType], as_json: bool) -> Non
         console.print(drawing())
     # Not printed by rich itself, which has its own mind about closed pipes.
     click.echo(captured.get(), nl=False)
+
+
+def emit_rows(records: Sequence[Mapping[str, Any]], drawing: Callable[[], RenderableType], form: Form) -> None:
+    """Print records, all with the same fields, as CSV if that was asked for, and otherwise as `emit` does."""
+    if not form.csv:
+        emit(records, drawing, form.json)
+        return
+    import csv
+
+    lines = io.StringIO()
+    writer = csv.writer(lines, lineterminator="\n")
+    if records:
+        writer.writerow(records[0])
+    for record in records:
+        writer.writerow(
+            " ".join(map(str, each)) if isinstance(each, (list, tuple)) else each for each in record.values()
+        )
+    click.echo(lines.getvalue(), nl=False)
 
 
 def properties(values: Mapping[str, Any]) -> RenderableType:

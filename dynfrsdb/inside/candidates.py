@@ -112,6 +112,20 @@ def described(settings: Settings, cut: Cut) -> dict[str, Any]:
     }
 
 
+def described_candidate(settings: Settings, each: Considered) -> dict[str, Any]:
+    """A candidate as plain values, with its best cut and all of them."""
+    best = ranked(settings, [each])[0]
+    return {
+        "feature": settings.feature_name(each.counted.feature),
+        "low": shortest(each.counted.low),
+        "high": shortest(each.counted.high),
+        "at_low": each.counted.at_low,
+        "at_high": each.counted.at_high,
+        "best": described(settings, best),
+        "cuts": [described(settings, cut) for cut in each.cuts],
+    }
+
+
 class _Samples:
     """The samples of a node that keeps no counts, read from the rows."""
 

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from dynfrsdb import chain
 from dynfrsdb.errors import Error
 from dynfrsdb.inside.nodes import Trees
-from dynfrsdb.receipt import receipt_of
+from dynfrsdb.receipt import Receipt, receipt_of
 from dynfrsdb.settings import Settings
 from dynfrsdb_storage import Snapshot, Store
 from dynfrsdb_storage.records import unframe
@@ -69,7 +70,9 @@ def info(inside: Inside) -> dict[str, Any]:
     }
 
 
-def ledger(inside: Inside) -> list[dict[str, Any]]:
-    """All changes, oldest first, as plain values."""
-    inside.snapshot.confirm("ledger", int(inside.snapshot.state["sequence"]))
-    return [receipt_of(unframe(payload)).as_dict() for _, payload in inside.snapshot.scan("ledger")]
+def ledger(snapshot: Snapshot, since: str | None = None) -> list[Receipt]:
+    """All changes, or those since a head that was kept, oldest first."""
+    if since is not None:
+        return [receipt_of(entry) for entry in chain.since(snapshot, since)]
+    snapshot.confirm("ledger", int(snapshot.state["sequence"]))
+    return [receipt_of(unframe(payload)) for _, payload in snapshot.scan("ledger")]
