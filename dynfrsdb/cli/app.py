@@ -45,6 +45,7 @@ FAMILIES = {
     "keep": ("check", "verify", "digest", "settle", "backup"),
     "erase": ("erasures", "vacuum", "scan"),
     "doctor": ("doctor",),
+    "shell": ("shell",),
     "story": ("demo",),
 }
 """Which module has which verbs; a new verb is a name here and in the VERBS of its module."""
@@ -54,8 +55,8 @@ class _PipeClosed(Exception):
     """Nobody reads our output any more."""
 
 
-class _Verbs(click.Group):
-    """The group; keeps Ctrl-C and a closed pipe from click, which would turn both into exit code 1."""
+class Group(click.Group):
+    """A group of verbs; keeps Ctrl-C and a closed pipe from click, which would turn both into exit code 1."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -66,6 +67,10 @@ class _Verbs(click.Group):
             raise Interrupted("interrupted; nothing was committed") from None
         except BrokenPipeError:
             raise _PipeClosed from None
+
+
+class _Verbs(Group):
+    """All verbs, each imported when it is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [name for names in FAMILIES.values() for name in names]  # by family, not by the alphabet
@@ -94,8 +99,13 @@ def cli(ctx: click.Context) -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command; returns its exit code."""
+    return carry_out(cli, arguments, "dynfrsdb")
+
+
+def carry_out(group: Group, arguments: Sequence[str], name: str, **context: Any) -> int:
+    """Run one command of a group and say what goes wrong; returns the exit code."""
     try:
-        code = cli.main(list(arguments), prog_name="dynfrsdb", standalone_mode=False)
+        code = group.main(list(arguments), prog_name=name, standalone_mode=False, **context)
         return code if isinstance(code, int) else FINE
     except click.ClickException as error:
         _say(_usage(error))
@@ -154,7 +164,7 @@ def _words(error: Exception) -> str:
 def _usage(error: click.ClickException) -> str:
     message = error.format_message().rstrip(".")
     context = getattr(error, "ctx", None)
-    hint = f"; see '{context.command_path} --help'" if context is not None else ""
+    hint = f"; see '{context.command_path.strip()} --help'" if context is not None else ""
     return message[:1].lower() + message[1:] + hint
 
 

@@ -47,7 +47,8 @@ def _sample_drawing(found: dict[str, Any]) -> RenderableType:
 def subject(store: Path, subject: str, as_json: bool) -> None:
     """The samples of one person.
 
-    Also the changes in which they were forgotten. The store does not know SUBJECT by name, only by a keyed hash, which is shown: receipts name the person by it.
+    Also the changes in which they were forgotten. The store does not know SUBJECT by name, only by a keyed hash, which
+    is shown: receipts name the person by it.
     """
     from dynfrsdb.inside.people import subject as find
     from dynfrsdb.inside.store import look

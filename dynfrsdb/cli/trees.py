@@ -132,7 +132,8 @@ def _first(pair: tuple[int, Any]) -> int:
 def node(store: Path, tree: int, path: int, as_json: bool) -> None:
     """One node: what it considered, how close it was.
 
-    Every candidate with its score, and the margin of the best over the runner-up: how near a change is to another split.
+    Every candidate with its score, and the margin of the best over the runner-up: how near a removal is to changing
+    the split.
 
     PATH is the way down from the root: L and R for the steps (LLR), a dot for the root.
     """
@@ -201,7 +202,8 @@ def _cut(cut: dict[str, Any]) -> str:
 def importances(store: Path, top: int | None, form: Form) -> None:
     """How much each feature decides.
 
-    This is the mean decrease in impurity. They add up to 1. Parts of trees that are tagged decide nothing yet and are left out; `settle` grows them.
+    This is the mean decrease in impurity; all add up to 1. Parts of trees that are tagged decide nothing yet and are
+    left out; `settle` grows them.
     """
     from dynfrsdb.inside.importance import importances as read
     from dynfrsdb.inside.store import look
