@@ -1,16 +1,5 @@
 """The group of all verbs, and what becomes of errors.
 
-    exit code   means
-    0           fine
-    1           a check failed: the store, or a claim of the demo, is not what it should be
-    2           the command was not used as it is meant to be
-    3           refused: nothing was changed
-    4           locked: another process is writing
-    5           not found: the store, the sample, the subject, the tree, the node, or what has a number
-    70          a bug in dynfrsdb
-    130         interrupted by Ctrl-C
-    141         nobody reads the output any more
-
 Whatever goes wrong is said in one line on stderr. A traceback is never shown: for a user's mistake it is noise, and for
 a bug it is there for the asking (DYNFRSDB_TRACEBACK=1). A reader of our output that goes away, as `head` does, is no
 error and hears nothing.
@@ -34,6 +23,18 @@ from dynfrsdb.cli.interrupt import Interrupted
 FINE, FAILED, USAGE, REFUSED, LOCKED, NOT_FOUND, BUG, INTERRUPTED = 0, 1, 2, 3, 4, 5, 70, 130
 PIPE_CLOSED = 141
 """What a shell reports for a process that a closed pipe has ended."""
+
+EXIT_CODES = {
+    FINE: "fine",
+    FAILED: "a check failed: the store, or a claim of the demo, is not what it should be",
+    USAGE: "the command was not used as it is meant to be",
+    REFUSED: "refused: nothing was changed",
+    LOCKED: "locked: another process is writing",
+    NOT_FOUND: "not found: the store, the sample, the subject, the tree, the node, or what has a number",
+    BUG: "a bug in dynfrsdb",
+    INTERRUPTED: "interrupted by Ctrl-C; what was and was not committed is said",
+    PIPE_CLOSED: "nobody reads the output any more",
+}
 
 FAMILIES = {
     "look": ("info", "ledger", "readers"),

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from dynfrsdb.cli.output import printable
+
 _WIDTH, _HEIGHT = 760, 230
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62, 14, 12, 30
 _MOST_BARS, _MOST_STEPS = 200, 1_000
@@ -35,9 +37,8 @@ class Step:
 
 
 def safe(text: object) -> str:
-    """Text as it may stand in HTML and SVG, which have no way to write some characters."""
-    spelt = str(text).encode("utf-8", "replace").decode()
-    return escape("".join(each if each >= " " or each in "\n\t" else "\ufffd" for each in spelt))
+    """Text as it may stand in HTML and SVG."""
+    return escape(printable(text))
 
 
 def bars(values: Sequence[Bar], unit: Callable[[float], str], top: float | None = None) -> str:

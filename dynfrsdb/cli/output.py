@@ -69,7 +69,7 @@ def properties(values: Mapping[str, Any]) -> RenderableType:
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     for name, value in values.items():
-        table.add_row(Text(name.replace("_", " ")), Text(in_short(value)))
+        table.add_row(Text(printable(name).replace("_", " ")), Text(in_short(value)))
     return table
 
 
@@ -88,6 +88,12 @@ def rows(columns: Iterable[str], lines: Iterable[Iterable[Any]]) -> RenderableTy
     return table
 
 
+def printable(text: object) -> str:
+    """Text without characters that a terminal, or a page, would take for orders."""
+    spelt = str(text).encode("utf-8", "replace").decode()
+    return "".join(each if (each >= " " and each not in "\x7f\x9b") or each in "\n\t" else "\ufffd" for each in spelt)
+
+
 def in_short(value: Any) -> str:
     """A value as people read it."""
     if value is None or value == [] or value == ():
@@ -100,7 +106,7 @@ def in_short(value: Any) -> str:
         return ", ".join(f"{name} {in_short(each)}" for name, each in value.items())
     if isinstance(value, (list, tuple)):
         return ", ".join(map(in_short, value))
-    return str(value)
+    return printable(value)
 
 
 def note(message: str) -> None:

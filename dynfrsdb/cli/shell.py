@@ -66,6 +66,7 @@ class Shell(cmd.Cmd):
         super().__init__()
         self._store, self._at_terminal = store, at_terminal
         self._open: _Open | None = None
+        self._failed = False
         self._code = 0
         self.use_rawinput = at_terminal
 
@@ -136,6 +137,9 @@ class Shell(cmd.Cmd):
             return app.run(arguments)
         finally:
             signal.signal(signal.SIGINT, before)  # a verb that commits keeps Ctrl-C waiting, and does not give it back
+            if self._failed:
+                self._failed = False
+                note("the transaction was rolled back; nothing of it was committed")
 
     def _with_store(self, words: list[str]) -> list[str] | None:
         """The same as a command line, with STORE where its verb takes it; None for a verb that takes none."""
@@ -189,7 +193,7 @@ class Shell(cmd.Cmd):
     def fail(self) -> None:
         """A change did not succeed: let go of everything."""
         self._roll_back()
-        note("the transaction was rolled back; nothing of it was committed")
+        self._failed = True
 
     def _the_open(self) -> _Open:
         from dynfrsdb.errors import TransactionMisuse
@@ -208,24 +212,19 @@ class Shell(cmd.Cmd):
 
     def completenames(self, text: str, *ignored: Any) -> list[str]:
         """Verbs that begin with what is typed."""
-        return [name for name in (*_names(), *own.commands, "exit") if name.startswith(text)]
+        return [f"{name} " for name in (*_names(), *own.commands, "exit") if name.startswith(text)]
 
     def completedefault(self, text: str, line: str, begidx: int, endidx: int) -> list[str]:
-        """Options of the verb, or verbs after help."""
+        """Options of the verb, its sub-verbs, or verbs after help."""
         words = line[:begidx].split()
         if words == ["help"]:
             return self.completenames(text)
-        verb = own.commands.get(words[0]) or next(
-            (found for at in range(len(words), 0, -1) if (found := _verb(words[:at])) is not None), None
-        )
+        named = (_verb(words[:at]) for at in range(len(words), 0, -1))
+        verb = own.commands.get(words[0]) or next((found for found in named if found is not None), None)
         if isinstance(verb, click.Group):
-            return [name for name in verb.commands if name.startswith(text)]
-        options = (
-            [option for param in verb.params if isinstance(param, click.Option) for option in param.opts]
-            if verb
-            else []
-        )
-        return [option for option in options if option.startswith(text or "-")]
+            return [f"{name} " for name in verb.commands if name.startswith(text)]
+        params = [param for param in verb.params if isinstance(param, click.Option)] if verb else []
+        return [f"{name} " for param in params for name in param.opts if name.startswith(text or "-")]
 
     complete_help = completedefault
 

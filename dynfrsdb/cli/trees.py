@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dynfrsdb.cli import options
-from dynfrsdb.cli.output import Form, emit, emit_rows, note, progress, properties, rows
+from dynfrsdb.cli.output import Form, emit, emit_rows, note, printable, progress, properties, rows
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -106,8 +106,8 @@ def _label(node: dict[str, Any], classes: list[Any] | None) -> RenderableType:
     if node["kind"] == "tag":
         return Text(f"{step}TAG, {node['samples']:,} samples, grown when needed", style="yellow")
     what = f"{node['feature']} <= {node['threshold']}" if node["kind"] == "split" else "leaf"
-    text = Text(step + what, style="" if node["kind"] == "split" else "green")
-    text.append(f"   {node['samples']:,}: {in_leaf(node, classes)}", style="dim")
+    text = Text(step + printable(what), style="" if node["kind"] == "split" else "green")
+    text.append(f"   {node['samples']:,}: {printable(in_leaf(node, classes))}", style="dim")
     return text.append("  ...", style="dim") if "more" in node else text
 
 

@@ -15,7 +15,7 @@ from dynfrsdb.inside.records import Totals, minus
 from dynfrsdb.settings import Settings
 
 GINI_PER_REMOVAL = 2
-"""One sample more or less on a side moves its part of a Gini score by less than this (tests/inside/test_scores.py)."""
+"""One sample more or less on a side moves its part of a Gini score by less than this (tests/inside/test_numbers.py)."""
 
 
 def score(settings: Settings, n_left: int, left: Totals, n: int, totals: Totals) -> float:
