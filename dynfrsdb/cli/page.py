@@ -82,6 +82,7 @@ def _tiles(about: dict[str, Any], sizes: list[TreeSize]) -> str:
     tagged = sum(size.tagged_samples for size in sizes) / places if places else 0.0
     values = {
         "samples": f"{about['samples']:,}",
+        "people": f"{about['subjects']:,}",
         "trees": f"{about['trees']:,}",
         "nodes": f"{about['nodes']:,}",
         "buckets": f"{sum(size.buckets for size in sizes):,}",

@@ -11,7 +11,7 @@ from dynfrsdb.errors import Error
 from dynfrsdb.inside.nodes import Trees
 from dynfrsdb.receipt import Receipt, receipt_of
 from dynfrsdb.settings import Settings
-from dynfrsdb_storage import Snapshot, Store
+from dynfrsdb_storage import Snapshot, Store, layout
 from dynfrsdb_storage.records import unframe
 
 Result = TypeVar("Result")
@@ -58,6 +58,7 @@ def info(inside: Inside) -> dict[str, Any]:
         "task": settings.task,
         "samples": state["samples"],
         "samples_with_subject": snapshot.count("subjects"),
+        "subjects": snapshot.count_beginnings("subjects", layout.SUBJECT_BYTES),
         "trees": settings.n_trees,
         "nodes": snapshot.count("nodes"),
         "buckets": snapshot.count("buckets"),

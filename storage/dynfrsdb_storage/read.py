@@ -185,11 +185,17 @@ class Snapshot:
             except lmdb.Error as error:
                 raise translate(error, self.generation.store) from error
 
+    def count_beginnings(self, database: str, size: int) -> int:
+        """How many different beginnings of `size` bytes the keys of a database have; walks over all keys."""
+        self._check_process()
+        self.generation.look_ahead(self._known, database, b"", None)
+        return len({key[:size] for key in self._keys(database)})
+
     def confirm(self, database: str, expected: int | None = None) -> None:
         """Walk over all keys of a database and raise unless there are as many as its own count and `expected` say."""
         self._check_process()
         self.generation.look_ahead(self._known, database, b"", None)
-        walked, said = self._count_keys(database), self.count(database)
+        walked, said = len(self._keys(database)), self.count(database)
         if walked != said or expected not in (None, walked):
             raise self._lost(database, walked, said if expected is None else expected)
 
@@ -349,8 +355,8 @@ class Snapshot:
             raise self._misled(database)
         return bytes(key), bytes(cursor.value())
 
-    def _count_keys(self, database: str) -> int:
-        """How many keys there are, by walking over them; they must ascend."""
+    def _keys(self, database: str) -> list[bytes]:
+        """All keys, by walking over them; they must ascend."""
         self._check_process()
         with self._lock:
             try:
@@ -360,7 +366,7 @@ class Snapshot:
                 raise translate(error, self.generation.store) from error
         if any(a >= b for a, b in pairwise(keys)):
             raise self._misled(database)
-        return len(keys)
+        return keys
 
     def _prove_missing(self, database: str, key: bytes) -> None:
         """Raise unless a search for `key` ends between two good records that bracket it; the caller holds the lock."""

@@ -38,6 +38,12 @@ def test_info_says_what_the_library_says(store: Path) -> None:
     assert found == expected
 
 
+def test_info_counts_people_and_their_samples(store: Path) -> None:
+    found = command("info", store).data
+
+    assert (found["samples"], found["samples_with_subject"], found["subjects"]) == (60, 60, 30)
+
+
 def test_info_never_shows_the_seed(store: Path) -> None:
     found = command("info", store).out
 

@@ -135,6 +135,32 @@ def test_sizes_add_up_to_what_the_store_holds(case: Case) -> None:
     assert sum(size.tags for size in sizes) == 0
 
 
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_counts_of_four_bytes_are_read(tmp_path: Path, task: str) -> None:
+    """More than 65,535 samples in a node."""
+    x = np.random.default_rng(1).integers(0, 1000, size=(70_000, 2)).astype(np.float32)
+    y = (x[:, 0] > 300).astype(np.int64)
+    shape: dict[str, Any] = {"n_estimators": 1, "q": 1.0, "max_depth": 1, "n_thresholds": 3}
+    step: dict[str, Any] = {"target_step": 1.0} if task == "regression" else {}
+    dynfrsdb.create(tmp_path / "wide.forest", x, y, task=task, **shape, **step).close()
+
+    def read(inside: Inside) -> tuple[Node, tuple[int, Any], candidates.Cut]:
+        root = inside.trees.root(0)
+        best = candidates.ranked(inside.settings, candidates.considered(inside.trees, root))[0]
+        return root, inside.trees.left_totals(root), best
+
+    root, left, best = look(tmp_path / "wide.forest", read)
+
+    assert root.feature is not None
+    goes_left = x[:, root.feature] <= np.float32(root.threshold)
+    ones, ones_left = int(y.sum()), int(y[goes_left].sum())
+    n_left = int(goes_left.sum())
+    counted = (ones_left,) if task == "regression" else (n_left - ones_left, ones_left)
+    assert root.totals == ((ones,) if task == "regression" else (70_000 - ones, ones))
+    assert left == (n_left, counted)
+    assert (best.feature, best.threshold, best.left) == (root.feature, root.threshold, n_left)
+
+
 def _totals(counts: naive.Counts) -> tuple[int, ...]:
     return (counts,) if isinstance(counts, int) else counts
 
