@@ -107,16 +107,16 @@ def _label(node: dict[str, Any], classes: list[Any] | None) -> RenderableType:
         return Text(f"{step}TAG, {node['samples']:,} samples, grown when needed", style="yellow")
     what = f"{node['feature']} <= {node['threshold']}" if node["kind"] == "split" else "leaf"
     text = Text(step + printable(what), style="" if node["kind"] == "split" else "green")
-    text.append(f"   {node['samples']:,}: {printable(in_leaf(node, classes))}", style="dim")
+    text.append(f"   n={node['samples']:,}   {printable(in_leaf(node, classes))}", style="dim")
     return text.append("  ...", style="dim") if "more" in node else text
 
 
 def in_leaf(node: dict[str, Any], classes: list[Any] | None, most: int = 3) -> str:
     """What the samples of a node are: their commonest classes, or the mean of their targets."""
     if classes is None:
-        return "-" if node["mean"] is None else f"mean {node['mean']:.6g}"
+        return "-" if node["mean"] is None else f"mean: {node['mean']:.6g}"
     counts = sorted(((count, label) for label, count in zip(classes, node["counts"], strict=True) if count), key=_first)
-    shown = ", ".join(f"{label} {count:,}" for count, label in counts[:most])
+    shown = ", ".join(f"{label}: {count:,}" for count, label in counts[:most])
     return shown + (f", {len(counts) - most} more" if len(counts) > most else "")
 
 
@@ -128,19 +128,23 @@ def _first(pair: tuple[int, Any]) -> int:
 @options.store
 @click.argument("tree", type=_TREE)
 @click.argument("path", callback=_path)
-@options.as_json
-def node(store: Path, tree: int, path: int, as_json: bool) -> None:
+@options.rows
+def node(store: Path, tree: int, path: int, form: Form) -> None:
     """One node: what it considered, how close it was.
 
     Every candidate with its score, and the margin of the best over the runner-up: how near a removal is to changing
     the split.
 
-    PATH is the way down from the root: L and R for the steps (LLR), a dot for the root.
+    PATH is the way down from the root: L and R for the steps (LLR), a dot for the root. --csv prints all cuts of all
+    candidates.
     """
     from dynfrsdb.inside.store import look
 
     found = look(store, lambda inside: _node(inside, tree, path))
-    emit(found, lambda: _node_drawing(found), as_json)
+    if form.csv:
+        emit_rows([cut for each in found["candidates"] for cut in each["cuts"]], lambda: "", form)
+        return
+    emit(found, lambda: _node_drawing(found), form.json)
 
 
 def _node(inside: Inside, tree: int, path: int) -> dict[str, Any]:

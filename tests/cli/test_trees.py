@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -65,6 +67,8 @@ def test_a_node_names_its_candidates_and_how_close_it_was(store: Path) -> None:
     assert min(cut["score"] for each in node["candidates"] for cut in each["cuts"]) == node["best"]["score"]
     assert node["margin"] == node["runner_up"]["score"] - node["best"]["score"]
     assert command("node", store, 0, "0b1").data == node
+    cuts = csv.DictReader(io.StringIO(command("node", store, 0, ".", "--csv").out))
+    assert min(float(cut["score"]) for cut in cuts) == node["best"]["score"]
 
 
 def test_what_a_tag_will_be_is_counted_from_its_rows(tmp_path: Path) -> None:
