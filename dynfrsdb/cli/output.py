@@ -43,21 +43,26 @@ def emit(data: Any, drawing: Callable[[], RenderableType], as_json: bool) -> Non
 
 
 def emit_rows(records: Sequence[Mapping[str, Any]], drawing: Callable[[], RenderableType], form: Form) -> None:
-    """Print records, all with the same fields, as CSV if that was asked for, and otherwise as `emit` does."""
+    """Print records as CSV if that was asked for, and otherwise as `emit` does."""
     if not form.csv:
         emit(records, drawing, form.json)
         return
     import csv
 
     lines = io.StringIO()
-    writer = csv.writer(lines, lineterminator="\n")
-    if records:
-        writer.writerow(records[0])
-    for record in records:
-        writer.writerow(
-            " ".join(map(str, each)) if isinstance(each, (list, tuple)) else each for each in record.values()
-        )
+    fields = dict.fromkeys(name for record in records for name in record)
+    writer = csv.DictWriter(lines, list(fields), restval="", lineterminator="\n")
+    if fields:
+        writer.writeheader()
+    writer.writerows({name: _cell(value) for name, value in record.items()} for record in records)
     click.echo(lines.getvalue(), nl=False)
+
+
+def _cell(value: Any) -> Any:
+    """A value in CSV: several are parted by blanks, what has parts of its own is JSON."""
+    if isinstance(value, (list, tuple)):
+        return " ".join(map(str, value))
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, Mapping) else value
 
 
 def properties(values: Mapping[str, Any]) -> RenderableType:

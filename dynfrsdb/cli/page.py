@@ -56,7 +56,7 @@ def page(inside: Inside, about: dict[str, Any]) -> str:
         f"<p>commit {about['commit']:,}, {safe(about['task'])}, {safe(_drawn())}</p>",
         _tiles(about, sizes),
         *_tree_charts(sizes),
-        *_ledger_chart(receipts),
+        *_ledger_chart([each for each in receipts if each.added or each.removed or each.kind == "create"]),
         "<h2>Readers</h2>",
         _readers(about["readers"]),
         "<h2>Last changes</h2>",

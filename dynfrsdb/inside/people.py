@@ -52,7 +52,8 @@ def subject(inside: Inside, text: str | bytes) -> dict[str, Any]:
     hashed = Secrets(inside.settings).subject(inputs.one_subject(text))
     keys = inside.snapshot.scan("subjects", *layout.subject_range(hashed))
     ids = [layout.parse_subject_key(key)[1] for key, _ in keys]
-    forgotten = [receipt.sequence for receipt in ledger(inside.snapshot) if hashed.hex() in receipt.subjects]
+    removals = (receipt for receipt in ledger(inside.snapshot) if receipt.removed)
+    forgotten = [receipt.sequence for receipt in removals if hashed.hex() in receipt.subjects]
     if not ids:
         inside.snapshot.confirm("subjects")
     if not ids and not forgotten:
