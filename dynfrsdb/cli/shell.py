@@ -171,8 +171,9 @@ class Shell(cmd.Cmd):
     def commit(self, as_json: bool) -> None:
         """Commit the open transaction and print its receipt."""
         held, interrupts = self._the_open(), Postponed()
-        self._open = opening.joined = None
+        opening.joined = None
         interrupts.begin()
+        self._open = None
         with contextlib.closing(held.db):
             held.transaction.__exit__(None, None, None)
             receipt = held.transaction.receipt
