@@ -28,9 +28,10 @@ from dynfrsdb.duties import Duties
 from dynfrsdb.erasure import Erasure, erasures
 from dynfrsdb.errors import Error, InvalidInput, TransactionMisuse
 from dynfrsdb.gate import Gate
+from dynfrsdb.inside.store import Inside, info, ledger
 from dynfrsdb.needles import ScanReport, scan
 from dynfrsdb.needles import read as read_needles
-from dynfrsdb.receipt import Plan, Receipt, receipt_of
+from dynfrsdb.receipt import Plan, Receipt
 from dynfrsdb.secrets import Secrets
 from dynfrsdb.settings import Settings
 from dynfrsdb.settle import Settler, erase, settle
@@ -40,7 +41,6 @@ from dynfrsdb.vacuum import VacuumReport, vacuum
 from dynfrsdb.view import View, spec_of
 from dynfrsdb_storage import Snapshot as StoredSnapshot
 from dynfrsdb_storage import Store, WriteSession
-from dynfrsdb_storage.records import unframe
 
 CACHE_BYTES = 512 << 20
 """Memory that a working set may take before what was used least lately is dropped."""
@@ -202,29 +202,11 @@ class Database(Duties):
 
     def info(self) -> dict[str, Any]:
         """Sizes, counts, settings and readers."""
-        settings = self._settings.record()
-        del settings["seed"]
-        names = ("nodes", "buckets", "subjects")
-        state, counts = self._newest(lambda stored: (stored.state, {name: stored.count(name) for name in names}))
-        return {
-            **self._store.info(),
-            "task": self._settings.task,
-            "samples": state["samples"],
-            "samples_with_subject": counts["subjects"],
-            "trees": self._settings.n_trees,
-            "nodes": counts["nodes"],
-            "buckets": counts["buckets"],
-            "tags": state["tags"],
-            "changes": state["sequence"],
-            "sample_digest": state["digest"].hex(),
-            "ledger_head": state["head"].hex(),
-            "taken_from_data": settings.pop("from_data"),
-            "settings": settings,
-        }
+        return self._newest(lambda stored: info(Inside(self._store, stored, self._settings)))
 
     def ledger(self) -> list[Receipt]:
         """All changes, oldest first."""
-        return self._newest(_ledger)
+        return self._newest(ledger)
 
     def digest(self) -> str:
         """The hash of the settled forest: equal digests, equal forests."""
@@ -386,11 +368,6 @@ class Database(Duties):
                 tags = forest.dirty_tags(SMALL)
                 if tags["n"].sum() <= AT_ONCE:
                     forest.grow_tags(tags)
-
-
-def _ledger(stored: StoredSnapshot) -> list[Receipt]:
-    stored.confirm("ledger", int(stored.state["sequence"]))
-    return [receipt_of(unframe(payload)) for _, payload in stored.scan("ledger")]
 
 
 class _Planned(Exception):

@@ -31,6 +31,10 @@ class SampleNotFound(Error, KeyError):
         return Exception.__str__(self)  # KeyError would put the message in quotes
 
 
+class PlaceNotFound(Error, LookupError):
+    """There is no such tree, or no such node in it."""
+
+
 class SampleExists(Error, ValueError):
     """A live sample already has this id."""
 
@@ -76,6 +80,7 @@ __all__ = [
     "InvalidInput",
     "Locked",
     "MissingExtra",
+    "PlaceNotFound",
     "ReadOnly",
     "RequestConflict",
     "SampleExists",

@@ -19,6 +19,8 @@ Rows and columns are counted from 0, as in numpy. Frames are known by their `col
 Not done here: whether an id is in the store, or a subject known, is for the store to say.
 """
 
+from __future__ import annotations
+
 import contextlib
 import numbers
 import os
@@ -27,13 +29,15 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-import numpy as np
-import numpy.typing as npt
-
 from .errors import InvalidInput
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from .settings import Settings
+else:
+    from dynfrsdb_storage import lazynumpy as np
 
 ID_LIMIT = 2**64
 LAST_ID = ID_LIMIT - 1
@@ -44,7 +48,6 @@ FOR_EVER = 1e9
 
 Values = TypeVar("Values", bound=Sized)
 
-_REAL = (numbers.Real, Decimal, np.bool_)
 _MISSING_TYPES = {"NoneType", "NAType", "NaTType"}
 _FINITE = "dynfrsdb stores finite numbers only"
 _ID_RULE = "ids are whole numbers from 0 to 2**64 - 1"
@@ -95,7 +98,7 @@ def column_names(X: Any) -> tuple[str, ...] | None:
     return tuple(map(str, columns))
 
 
-def targets(y: Any, m: int, settings: "Settings") -> npt.NDArray[np.int64]:
+def targets(y: Any, m: int, settings: Settings) -> npt.NDArray[np.int64]:
     """One target per sample as the forest counts it: an index into the classes, or a number of `target_step`s."""
     if settings.task == "regression":
         return _fixed_point(_of_length(_vector(y), m, "y"), settings)
@@ -263,7 +266,7 @@ def _vector(y: Any) -> npt.NDArray[np.float64]:
 def _number(cell: Any, where: str) -> float:
     if type(cell).__name__ in _MISSING_TYPES:
         raise InvalidInput(f"{where} is missing; {_FINITE}")
-    if not isinstance(cell, _REAL):
+    if not isinstance(cell, (numbers.Real, Decimal, np.bool_)):
         raise InvalidInput(f"{where} is of type {type(cell).__name__}, not a number")
     try:
         return float(cell)
@@ -278,7 +281,7 @@ def _check_finite(numeric: npt.NDArray[np.float64]) -> None:
         raise InvalidInput(f"row {row} of y is {'NaN' if np.isnan(numeric[row]) else 'infinite'}; {_FINITE}")
 
 
-def _fixed_point(numeric: npt.NDArray[np.float64], settings: "Settings") -> npt.NDArray[np.int64]:
+def _fixed_point(numeric: npt.NDArray[np.float64], settings: Settings) -> npt.NDArray[np.int64]:
     with np.errstate(over="ignore"):
         steps = np.rint((numeric - settings.target_offset) / settings.target_step)
     fits = np.abs(steps) < TARGET_LIMIT

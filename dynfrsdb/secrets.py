@@ -13,11 +13,15 @@ All keys come from the store's seed, which is never printed.
 from __future__ import annotations
 
 from hashlib import blake2b
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING
 
 from dynfrsdb.settings import Settings
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+else:
+    from dynfrsdb_storage import lazynumpy as np
 
 HASH_BYTES = 16
 MODULUS = 1 << 128

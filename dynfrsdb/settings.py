@@ -25,20 +25,26 @@ Invariants
 Not done here: no file is read or written, and samples are checked in inputs.py.
 """
 
+from __future__ import annotations
+
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from hashlib import blake2b
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgpack
-import numpy as np
-import numpy.typing as npt
 
 from . import inputs
 from .errors import InvalidInput
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+else:
+    from dynfrsdb_storage import lazynumpy as np
 
 ClassLabel = int | str | bool | float
 
@@ -94,7 +100,7 @@ class Settings:
         criterion: str | None = None,
         seed: int | str | bytes | None = None,
         bucket: int = BUCKET,
-    ) -> "Settings":
+    ) -> Settings:
         """Settings from the arguments of `create`; X and y are looked at only for what no argument says."""
         _choice("task", task, tuple(_CRITERIA))
         names = inputs.column_names(X) if feature_names is None else _names(feature_names)
@@ -124,7 +130,7 @@ class Settings:
         )
 
     @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> "Settings":
+    def from_record(cls, record: Mapping[str, Any]) -> Settings:
         """Settings as `record` wrote them; what else the store keeps beside them is passed over."""
         values = {each.name: record[each.name] for each in fields(cls)}
         for name in ("classes", "feature_names", "from_data"):
@@ -158,10 +164,13 @@ class Settings:
         """The 64-bit key that decides which trees a sample lives in."""
         return int.from_bytes(self._key(b"occupancy", 0), "little")
 
+    def tree_key(self, tree: int) -> int:
+        """The 64-bit key of one tree, for its feature orders and thresholds."""
+        return int.from_bytes(self._key(b"tree", tree), "little")
+
     def tree_keys(self) -> npt.NDArray[np.uint64]:
-        """One 64-bit key per tree, for its feature orders and thresholds."""
-        keys = b"".join(self._key(b"tree", tree) for tree in range(self.n_trees))
-        return np.frombuffer(keys, "<u8").astype(np.uint64)
+        """The keys of all trees."""
+        return np.array([self.tree_key(tree) for tree in range(self.n_trees)], np.uint64)
 
     def secret(self, purpose: bytes) -> bytes:
         """32 bytes for a purpose outside F, such as hashing subjects; no two purposes' secrets tell of each other."""
@@ -169,6 +178,10 @@ class Settings:
 
     def _key(self, purpose: bytes, tree: int) -> bytes:
         return blake2b(purpose + tree.to_bytes(4, "little"), key=self.seed, digest_size=8).digest()
+
+    def feature_name(self, feature: int) -> str:
+        """What people call a feature: its name, or x and its number."""
+        return self.feature_names[feature] if self.feature_names else f"x{feature}"
 
     @property
     def n_classes(self) -> int:

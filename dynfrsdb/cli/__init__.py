@@ -8,22 +8,27 @@ one place each:
     output      tables on a terminal, JSON everywhere else; progress bars
     interrupt   Ctrl-C around a commit
     opening     a store with its engine; says so when kernels have to be compiled
-    peek        a store without its engine
 
-    look        info, ledger, sample
+    look        info, ledger, readers
+    people      sample, subject
+    trees       tree, node, importances
     change      remove, forget
     holds       hold, requests, suppress
     prove       receipt, restore
     keep        check, verify, digest, settle, backup
     erase       erasures, vacuum, scan
     doctor      doctor
+    shell       shell
     story       demo
 
-A new family of verbs is a new module with a line in `app`.
+    treepicture, page, charts     a tree as SVG, a store as HTML
 
-Importing numba takes longer than most verbs' work. So no module here imports the engine at its top: verbs that need it
-import it when they run, and `--help`, `info`, `ledger`, `sample`, `backup`, `erasures` and
-`scan` never do.
+A new family of verbs is a new module with a line in `app`; `tools/clidocs.py` puts it into docs/cli.md.
+
+Importing numba takes longer than most verbs' work, and importing numpy longer than most looks inside. So no module here
+imports the library at its top: verbs do when they run. Those that look inside go through `dynfrsdb.inside`, which needs
+no engine, and neither they nor `--help`, `backup`, `erasures` and `scan` import numba; numpy comes in only where rows
+have to be counted.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""`doctor`: what this installation runs on, and whether a store can live here."""
+"""`doctor`: what this installation runs on, and whether a store can live here.
+
+Each part of the report is a function that returns what it found and adds to the problems; a new part is a line in
+`doctor`.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +30,9 @@ _EXTRA = ("scikit-learn", "cryptography")
 @options.as_json
 @click.pass_context
 def doctor(ctx: click.Context, place: Path, warm: bool, as_json: bool) -> None:
-    """Versions, kernel cache and filesystem; PLACE is where a store is or will be, by default here.
+    """Versions, kernel cache, filesystem, and the store.
 
-    Exit code 1 if something is in the way.
+    PLACE is a store, or where one will be; by default here. Exit code 1 if something is in the way.
     """
     if warm:
         from dynfrsdb.cli.opening import compile_ahead
@@ -43,6 +47,7 @@ def doctor(ctx: click.Context, place: Path, warm: bool, as_json: bool) -> None:
         "packages": _versions(problems),
         "kernels": _kernels(problems),
         "filesystem": _filesystem(place, problems),
+        "store": _store(place, problems),
     }
     result["problems"] = problems
     emit(result, lambda: properties({**result, "problems": "\n".join(problems) or "none"}), as_json)
@@ -85,6 +90,33 @@ def _filesystem(place: Path, problems: list[str]) -> dict[str, Any]:
     except UnsupportedPlace as error:
         problems.append(str(error))
     return {"path": str(there), "type": _mounted_as(there), "free_bytes": shutil.disk_usage(there).free}
+
+
+def _store(place: Path, problems: list[str]) -> dict[str, Any] | None:
+    """The map, the readers and what waits for them, if there is a store."""
+    from dynfrsdb.errors import Error
+    from dynfrsdb.inside.store import Inside, look
+    from dynfrsdb_storage import layout
+
+    def about(inside: Inside) -> dict[str, Any]:
+        found = inside.store.info()
+        readers = [each for each in found["readers"] if each["pid"] != os.getpid()]
+        return {
+            "commit": found["commit"],
+            "map_bytes": found["map_size"],
+            "data_bytes": found["files"][layout.DATA_FILE],
+            "readers": len(readers),
+            "commits_behind": max((each["lag"] for each in readers), default=0),
+            "pending_erasures": found["pending_erasures"],
+        }
+
+    if not (place / layout.CURRENT_FILE).exists():
+        return None
+    try:
+        return look(place, about)
+    except Error as error:
+        problems.append(str(error))
+        return None
 
 
 def _mounted_as(place: Path) -> str | None:

@@ -15,6 +15,8 @@ import signal
 import sys
 from types import FrameType
 
+from dynfrsdb.cli import opening
+
 
 class Interrupted(Exception):
     """Ctrl-C; the message says what was and what was not committed."""
@@ -28,8 +30,9 @@ class Postponed:
         """Whether somebody pressed Ctrl-C meanwhile."""
 
     def begin(self) -> None:
-        """From here on Ctrl-C is only noted."""
-        signal.signal(signal.SIGINT, self._note)
+        """From here on Ctrl-C is only noted; not in a transaction of the shell, where no verb commits but `commit`."""
+        if opening.joined is None:
+            signal.signal(signal.SIGINT, self._note)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if not self.came:

@@ -1,17 +1,20 @@
-"""Verbs that look inside: info, ledger, sample. They never import the engine."""
+"""Verbs that say how a store is: info, ledger, readers. They never import the engine."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from dynfrsdb.cli import options
-from dynfrsdb.cli.output import emit, properties, rows
+from dynfrsdb.cli.output import Form, emit, emit_rows, properties, rows
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from dynfrsdb.inside.store import Inside
 
 _LEDGER = ("change", "time", "kind", "added", "removed", "samples", "trees", "hash")
 """What a terminal of 80 columns has room for; `--json` has everything."""
@@ -19,13 +22,29 @@ _LEDGER = ("change", "time", "kind", "added", "removed", "samples", "trees", "ha
 
 @click.command()
 @options.store
+@click.option("--html", type=options.FILE, metavar="FILE", help="Write a page with pictures, for a browser, instead.")
 @options.as_json
-def info(store: Path, as_json: bool) -> None:
+def info(store: Path, html: Path | None, as_json: bool) -> None:
     """Sizes, counts, settings and readers of a store."""
-    from dynfrsdb.cli import peek
+    from dynfrsdb.inside.store import look
 
-    found = peek.info(store)
+    if html is not None:
+        from dynfrsdb.cli.page import page
+
+        html.write_text(look(store, lambda inside: page(inside, _about(inside))), encoding="utf-8")
+        emit({"html": str(html)}, lambda: f"wrote '{html}'", as_json)
+        return
+    found = look(store, _about)
     emit(found, lambda: _info_drawing(found), as_json)
+
+
+def _about(inside: Inside) -> dict[str, Any]:
+    """What the store says of itself, less ourselves among its readers."""
+    from dynfrsdb.inside.store import info as about
+
+    found = about(inside)
+    found["readers"] = [reader for reader in found["readers"] if reader["pid"] != os.getpid()]
+    return found
 
 
 def _info_drawing(found: dict[str, Any]) -> RenderableType:
@@ -53,18 +72,20 @@ def _info_drawing(found: dict[str, Any]) -> RenderableType:
 @click.option(
     "--export", type=click.Path(path_type=Path), metavar="FILE", help="Write JSON lines to FILE, - for stdout."
 )
-@options.as_json
-def ledger(store: Path, head: bool, since: str | None, export: Path | None, as_json: bool) -> None:
+@options.rows
+def ledger(store: Path, head: bool, since: str | None, export: Path | None, form: Form) -> None:
     """All changes of a store, oldest first."""
-    from dynfrsdb.cli import peek, prove
+    from dynfrsdb.cli import prove
+    from dynfrsdb.inside.store import ledger as entries
+    from dynfrsdb.inside.store import look
 
     if head or export is not None:
         if head and (since is not None or export is not None):
             raise click.UsageError("--head does not go together with --since and --export")
-        prove.ledger_out(store, since, export, as_json)
+        prove.ledger_out(store, since, export, form.json)
         return
-    receipts = peek.ledger(store, since)
-    emit(receipts, lambda: rows(_LEDGER, (_ledger_line(receipt) for receipt in receipts)), as_json)
+    receipts = [receipt.as_dict() for receipt in look(store, lambda inside: entries(inside.snapshot, since))]
+    emit_rows(receipts, lambda: rows(_LEDGER, map(_ledger_line, receipts)), form)
 
 
 def _ledger_line(receipt: dict[str, Any]) -> list[Any]:
@@ -75,15 +96,27 @@ def _ledger_line(receipt: dict[str, Any]) -> list[Any]:
 
 @click.command()
 @options.store
-@click.argument("id", type=options.SAMPLE_ID)
-@options.as_json
-def sample(store: Path, id: int, as_json: bool) -> None:
-    """One sample: its values, its class or target, and the trees it lives in."""
-    from dynfrsdb.cli import peek
+@options.rows
+def readers(store: Path, form: Form) -> None:
+    """Processes that look at a store right now.
 
-    found = peek.sample(store, id)
-    about = {name: value for name, value in found.items() if name != "features"}
-    emit(found, lambda: properties({**about, "id": str(id), **found["features"]}), as_json)
+    A reader that is behind keeps removed rows from being erased and makes the file grow.
+    """
+    from dynfrsdb.inside.store import look
+
+    found = [
+        {**each, "command": _command(each["pid"])} for each in look(store, lambda inside: _about(inside)["readers"])
+    ]
+    lines = ([str(each["pid"]), each["command"], each["lag"], f"{each['age']:.0f} s"] for each in found)
+    emit_rows(found, lambda: rows(("process", "command", "commits behind", "for"), lines) if found else "none", form)
 
 
-VERBS = (info, ledger, sample)
+def _command(pid: int) -> str | None:
+    """What a process is called; without its arguments, which may name people."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
+    except OSError:
+        return None
+
+
+VERBS = (info, ledger, readers)

@@ -7,7 +7,7 @@ which takes so long that people would wonder; so they are told, once, and before
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dynfrsdb.cli.output import note
 
@@ -15,8 +15,15 @@ if TYPE_CHECKING:
     from dynfrsdb.database import Database
 
 
+joined: Any = None
+"""What stands for the handle while a transaction of the shell is open (shell.py); it is used as a `Database`."""
+
+
 def database(path: Path, mode: str = "r", settle: str | None = "auto") -> Database:
     """`dynfrsdb.open`, and a word about kernels if they have yet to be compiled."""
+    if joined is not None:
+        handle: Database = joined
+        return handle
     from dynfrsdb.database import Database
 
     handle = Database(path, mode, settle)

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from dynfrsdb.cli.output import Form
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 MAX_ID = 2**64 - 1
 SAMPLE_ID = click.IntRange(0, MAX_ID)
+FILE = click.Path(dir_okay=False, path_type=Path)
+"""A file to write; one that is there is replaced."""
 
 
 def store(function: F) -> F:
@@ -20,9 +25,31 @@ def store(function: F) -> F:
     return click.argument("store", type=click.Path(path_type=Path))(function)
 
 
+def as_given(subject: str) -> str | bytes:
+    """The subject; as bytes if the argument was not valid Unicode."""
+    try:
+        subject.encode()
+    except UnicodeEncodeError:
+        return os.fsencode(subject)
+    return subject
+
+
 def as_json(function: F) -> F:
     """--json, for JSON on a terminal too."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON, also on a terminal.")(function)
+
+
+def rows(function: F) -> F:
+    """--json and --csv, for verbs that print rows; the verb gets them as one argument, `form`."""
+
+    @wraps(function)
+    def with_form(*args: Any, as_json: bool, as_csv: bool, **more: Any) -> Any:
+        if as_json and as_csv:
+            raise click.UsageError("--json and --csv cannot be had together", click.get_current_context())
+        return function(*args, form=Form(as_json, as_csv), **more)
+
+    csv = click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
+    return csv(as_json(with_form))  # type: ignore[return-value]
 
 
 def timeout(function: F) -> F:
@@ -42,12 +69,3 @@ def change(function: F) -> F:
         help="A name for this request: asked twice, it is carried out once and gives the same receipt.",
     )
     return dry_run(request_id(timeout(as_json(function))))
-
-
-def as_given(subject: str) -> str | bytes:
-    """The subject; as bytes if the argument was not valid Unicode."""
-    try:
-        subject.encode()
-    except UnicodeEncodeError:
-        return os.fsencode(subject)
-    return subject

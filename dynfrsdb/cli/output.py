@@ -6,11 +6,12 @@ draw.
 
 from __future__ import annotations
 
+import io
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -18,6 +19,13 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 Progress = Callable[[str, int, int], None]
+
+
+class Form(NamedTuple):
+    """How rows were asked for; neither: a table on a terminal, JSON elsewhere."""
+
+    json: bool
+    csv: bool
 
 
 def emit(data: Any, drawing: Callable[[], RenderableType], as_json: bool) -> None:
@@ -34,6 +42,29 @@ def emit(data: Any, drawing: Callable[[], RenderableType], as_json: bool) -> Non
     click.echo(captured.get(), nl=False)
 
 
+def emit_rows(records: Sequence[Mapping[str, Any]], drawing: Callable[[], RenderableType], form: Form) -> None:
+    """Print records as CSV if that was asked for, and otherwise as `emit` does."""
+    if not form.csv:
+        emit(records, drawing, form.json)
+        return
+    import csv
+
+    lines = io.StringIO()
+    fields = dict.fromkeys(name for record in records for name in record)
+    writer = csv.DictWriter(lines, list(fields), restval="", lineterminator="\n")
+    if fields:
+        writer.writeheader()
+    writer.writerows({name: _cell(value) for name, value in record.items()} for record in records)
+    click.echo(lines.getvalue(), nl=False)
+
+
+def _cell(value: Any) -> Any:
+    """A value in CSV: several are parted by blanks, what has parts of its own is JSON."""
+    if isinstance(value, (list, tuple)):
+        return " ".join(map(str, value))
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, Mapping) else value
+
+
 def properties(values: Mapping[str, Any]) -> RenderableType:
     """Names and values, one to a line."""
     from rich.table import Table
@@ -43,7 +74,7 @@ def properties(values: Mapping[str, Any]) -> RenderableType:
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     for name, value in values.items():
-        table.add_row(Text(name.replace("_", " ")), Text(in_short(value)))
+        table.add_row(Text(printable(name).replace("_", " ")), Text(in_short(value)))
     return table
 
 
@@ -62,6 +93,12 @@ def rows(columns: Iterable[str], lines: Iterable[Iterable[Any]]) -> RenderableTy
     return table
 
 
+def printable(text: object) -> str:
+    """Text without characters that a terminal, or a page, would take for orders."""
+    spelt = str(text).encode("utf-8", "replace").decode()
+    return "".join(each if (each >= " " and each not in "\x7f\x9b") or each in "\n\t" else "\ufffd" for each in spelt)
+
+
 def in_short(value: Any) -> str:
     """A value as people read it."""
     if value is None or value == [] or value == ():
@@ -74,7 +111,7 @@ def in_short(value: Any) -> str:
         return ", ".join(f"{name} {in_short(each)}" for name, each in value.items())
     if isinstance(value, (list, tuple)):
         return ", ".join(map(in_short, value))
-    return str(value)
+    return printable(value)
 
 
 def note(message: str) -> None:

@@ -16,15 +16,36 @@ know what a tree is. Bottom-up:
     write, build            sessions; new stores
     store, audit            the handle; is all well?
     scribe, successor       a process that writes the next generation; how that becomes the live one
+
+Names are looked up when they are used: who only reads does not import what writes. For the same reason numpy is
+imported by the first who needs an array (lazynumpy).
 """
 
-from dynfrsdb_storage.audit import check_storage
-from dynfrsdb_storage.build import Builder, build_generation, create
-from dynfrsdb_storage.read import Snapshot
-from dynfrsdb_storage.rows import RowFile
-from dynfrsdb_storage.store import Store
-from dynfrsdb_storage.successor import Successor
-from dynfrsdb_storage.write import WriteSession
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dynfrsdb_storage.audit import check_storage
+    from dynfrsdb_storage.build import Builder, build_generation, create
+    from dynfrsdb_storage.read import Snapshot
+    from dynfrsdb_storage.rows import RowFile
+    from dynfrsdb_storage.store import Store
+    from dynfrsdb_storage.successor import Successor
+    from dynfrsdb_storage.write import WriteSession
+
+_HOMES = {
+    "Builder": "build",
+    "RowFile": "rows",
+    "Snapshot": "read",
+    "Store": "store",
+    "Successor": "successor",
+    "WriteSession": "write",
+    "build_generation": "build",
+    "check_storage": "audit",
+    "create": "build",
+}
 
 __all__ = [
     "Builder",
@@ -37,3 +58,9 @@ __all__ = [
     "check_storage",
     "create",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'dynfrsdb_storage' has no attribute {name!r}")
+    return getattr(import_module(f"dynfrsdb_storage.{_HOMES[name]}"), name)

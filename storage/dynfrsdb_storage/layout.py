@@ -20,10 +20,16 @@ Not done here: checksums of records (records.py), reading and writing row slots 
 means is not known in this layer at all.
 """
 
-from typing import Any
+from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
+import struct
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+else:
+    from dynfrsdb_storage import lazynumpy as np
 
 FORMAT = 1
 ALGORITHM = 1
@@ -79,13 +85,11 @@ ROW_HEADER = 24
 GOLDEN = 0x9E3779B97F4A7C15
 MIX_1 = 0xBF58476D1CE4E5B9
 MIX_2 = 0x94D049BB133111EB
+_64_BITS = 2**64 - 1
 
 _HASHED_AT_ONCE = 1 << 18
 
-_NODE_KEY = np.dtype([("tree", ">u2"), ("place", ">u8")])
-_BUCKET_KEY = np.dtype([("tree", ">u2"), ("place", ">u8"), ("chunk", ">u4")])
-
-Array = npt.NDArray[Any]
+Array: TypeAlias = "npt.NDArray[Any]"
 
 
 def generation_name(number: int) -> str:
@@ -109,7 +113,7 @@ def node_key(tree: int, path: int) -> bytes:
 
 def node_keys(trees: Array, paths: Array) -> list[bytes]:
     """`node_key` for many nodes at once."""
-    keys = np.empty(len(paths), _NODE_KEY)
+    keys = np.empty(len(paths), np.dtype([("tree", ">u2"), ("place", ">u8")]))
     keys["tree"] = trees
     keys["place"] = _places(paths)
     return _cut(keys)
@@ -134,7 +138,7 @@ def bucket_key(tree: int, path: int, chunk: int = 0) -> bytes:
 
 def bucket_keys(trees: Array, paths: Array, chunks: Array | int = 0) -> list[bytes]:
     """`bucket_key` for many buckets at once."""
-    keys = np.empty(len(paths), _BUCKET_KEY)
+    keys = np.empty(len(paths), np.dtype([("tree", ">u2"), ("place", ">u8"), ("chunk", ">u4")]))
     keys["tree"] = trees
     keys["place"] = _places(paths)
     keys["chunk"] = chunks
@@ -257,6 +261,21 @@ def row_hashes(slots: Array, words: Array, multipliers: Array | None = None) -> 
     hashes = mix(total)
     hashes[hashes == 0] = 1
     return hashes
+
+
+def row_hash(slot: int, row: bytes) -> int:
+    """The same hash of one row, as its bytes in the slot, in Python's integers: no array for a single row."""
+    words = struct.unpack(f"<{len(row) // 4 - 2}I", row[8:])
+    total = sum(word * (mix_one((i + 1) * GOLDEN) | 1) for i, word in enumerate((1, slot, *words)))
+    return mix_one(total) or 1
+
+
+def mix_one(z: int) -> int:
+    """`mix` of one number."""
+    z &= _64_BITS
+    z = (z ^ (z >> 30)) * MIX_1 & _64_BITS
+    z = (z ^ (z >> 27)) * MIX_2 & _64_BITS
+    return z ^ (z >> 31)
 
 
 def _multipliers(words: int) -> npt.NDArray[np.uint64]:

@@ -24,16 +24,20 @@ import threading
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lmdb
-import numpy as np
 
 from dynfrsdb_storage import layout, records
 from dynfrsdb_storage.env import translate
 from dynfrsdb_storage.errors import ClosedStore, CorruptStore, Error
 from dynfrsdb_storage.generation import Generation, share
 from dynfrsdb_storage.rows import RowFile
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    from dynfrsdb_storage import lazynumpy as np
 
 _SCANNED_AT_ONCE = 256
 _LONGEST_KEY = 511
@@ -181,11 +185,17 @@ class Snapshot:
             except lmdb.Error as error:
                 raise translate(error, self.generation.store) from error
 
+    def count_beginnings(self, database: str, size: int) -> int:
+        """How many different beginnings of `size` bytes the keys of a database have; walks over all keys."""
+        self._check_process()
+        self.generation.look_ahead(self._known, database, b"", None)
+        return len({key[:size] for key in self._keys(database)})
+
     def confirm(self, database: str, expected: int | None = None) -> None:
         """Walk over all keys of a database and raise unless there are as many as its own count and `expected` say."""
         self._check_process()
         self.generation.look_ahead(self._known, database, b"", None)
-        walked, said = self._count_keys(database), self.count(database)
+        walked, said = len(self._keys(database)), self.count(database)
         if walked != said or expected not in (None, walked):
             raise self._lost(database, walked, said if expected is None else expected)
 
@@ -212,17 +222,27 @@ class Snapshot:
     def roots(self) -> records.Roots:
         """The (stamps, n, tags) of all trees' roots."""
         trees = self.generation.n_trees
-        chunks = -(-trees // layout.ROOTS_PER_RECORD)
-        payloads = self.get("roots", [layout.roots_key(i) for i in range(chunks)])
         parts = []
-        for i, payload in enumerate(payloads):
-            if payload is None:
-                key = layout.roots_key(i)
-                raise CorruptStore(f"{records.describe('roots', key)} are missing in '{self.generation.store}'")
+        for i, payload in enumerate(self._roots(range(-(-trees // layout.ROOTS_PER_RECORD)))):
             size = min(layout.ROOTS_PER_RECORD, trees - i * layout.ROOTS_PER_RECORD)
             parts.append(records.parse_roots(payload, size))
         stamps, n, tags = (np.concatenate(column) for column in zip(*parts, strict=True))
         return stamps, n, tags
+
+    def root(self, tree: int) -> tuple[int, int, bool]:
+        """The (stamp, n, whether it has tags) of one tree's root."""
+        chunk, at = divmod(tree, layout.ROOTS_PER_RECORD)
+        size = min(layout.ROOTS_PER_RECORD, self.generation.n_trees - chunk * layout.ROOTS_PER_RECORD)
+        return records.parse_root(self._roots([chunk])[0], size, at)
+
+    def _roots(self, chunks: Iterable[int]) -> list[bytes]:
+        keys = [layout.roots_key(chunk) for chunk in chunks]
+        found = []
+        for key, payload in zip(keys, self.get("roots", keys), strict=True):
+            if payload is None:
+                raise CorruptStore(f"{records.describe('roots', key)} are missing in '{self.generation.store}'")
+            found.append(payload)
+        return found
 
     def renew(self) -> None:
         """Move to the newest commit; only the session that made it does this, and only to its own snapshot."""
@@ -335,8 +355,8 @@ class Snapshot:
             raise self._misled(database)
         return bytes(key), bytes(cursor.value())
 
-    def _count_keys(self, database: str) -> int:
-        """How many keys there are, by walking over them; they must ascend."""
+    def _keys(self, database: str) -> list[bytes]:
+        """All keys, by walking over them; they must ascend."""
         self._check_process()
         with self._lock:
             try:
@@ -346,7 +366,7 @@ class Snapshot:
                 raise translate(error, self.generation.store) from error
         if any(a >= b for a, b in pairwise(keys)):
             raise self._misled(database)
-        return len(keys)
+        return keys
 
     def _prove_missing(self, database: str, key: bytes) -> None:
         """Raise unless a search for `key` ends between two good records that bracket it; the caller holds the lock."""

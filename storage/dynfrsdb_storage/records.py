@@ -18,23 +18,29 @@ zeros. Whoever wrote a binary record knows its length from its content; a msgpac
 Not done here: what nodes, buckets and requests mean; their payloads are opaque bytes.
 """
 
+from __future__ import annotations
+
 import struct
 import zlib
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgpack
-import numpy as np
-import numpy.typing as npt
 
 from dynfrsdb_storage import layout
 from dynfrsdb_storage.errors import CorruptStore
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+else:
+    from dynfrsdb_storage import lazynumpy as np
 
 _SEEDS = {name: zlib.crc32(name.encode() + b"\0") for name in layout.DATABASES}
 _U32 = struct.Struct("<I")
 _PENDING = struct.Struct("<IQ")
 
-Roots = tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32], npt.NDArray[np.uint8]]
+Roots: TypeAlias = "tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32], npt.NDArray[np.uint8]]"
 
 
 def pack(database: str, key: bytes, payload: bytes) -> bytes:
@@ -115,13 +121,24 @@ def roots_payload(stamps: layout.Array, n: layout.Array, tags: layout.Array) -> 
 
 def parse_roots(payload: bytes, trees: int) -> Roots:
     """The (stamps, n, tags) of the `trees` roots in a record."""
+    _check_roots(payload, trees)
+    stamps = np.frombuffer(payload, "<u8", trees).astype(np.uint64)
+    n = np.frombuffer(payload, "<u4", trees, 8 * trees).astype(np.uint32)
+    return stamps, n, np.frombuffer(payload, "u1", trees, 12 * trees).copy()
+
+
+def parse_root(payload: bytes, trees: int, at: int) -> tuple[int, int, bool]:
+    """The (stamp, n, whether it has tags) of root `at` of the `trees` in a record."""
+    _check_roots(payload, trees)
+    (stamp,), (n,) = struct.unpack_from("<Q", payload, 8 * at), _U32.unpack_from(payload, 8 * trees + 4 * at)
+    return stamp, n, bool(payload[12 * trees + at])
+
+
+def _check_roots(payload: bytes, trees: int) -> None:
     if len(payload) != 13 * trees:
         raise CorruptStore(
             f"a roots record has {len(payload)} bytes, {trees} trees take {13 * trees}; run 'dynfrsdb check'"
         )
-    stamps = np.frombuffer(payload, "<u8", trees).astype(np.uint64)
-    n = np.frombuffer(payload, "<u4", trees, 8 * trees).astype(np.uint32)
-    return stamps, n, np.frombuffer(payload, "u1", trees, 12 * trees).copy()
 
 
 def set_roots(roots: Roots, trees: layout.Array, stamps: layout.Array, n: layout.Array, tags: layout.Array) -> None:

@@ -14,19 +14,28 @@ hash is never 0.
 Writing goes through pwrite, never through the map: on a full disk a store into a map is SIGBUS, a pwrite is an error.
 """
 
+from __future__ import annotations
+
 import mmap
 import os
+import struct
+from functools import cached_property
 from pathlib import Path
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING
 
 from dynfrsdb_storage import layout
 from dynfrsdb_storage.disk import grow_file, sync_data, write_at
 from dynfrsdb_storage.errors import CorruptStore, ReadOnly
 
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+else:
+    from dynfrsdb_storage import lazynumpy as np
+
 Range = tuple[int, int]
 _ZERO_AT_ONCE = 1 << 20
+_HEAD = struct.Struct("<QQ")
 
 
 class RowFile:
@@ -36,10 +45,30 @@ class RowFile:
         self.slots = slots
         self.n_features = n_features
         self.slot_bytes = layout.slot_bytes(n_features)
-        self.multipliers = layout.row_multipliers(n_features)
-        flat = _mapped(path, slots * self.slot_bytes, store)
-        self.words: npt.NDArray[np.uint64] = flat.view(np.uint64).reshape(slots, self.slot_bytes // 8)
-        self.floats: npt.NDArray[np.float32] = flat.view(np.float32).reshape(slots, self.slot_bytes // 4)
+        self._map = _mapped(path, slots * self.slot_bytes, store)
+
+    @cached_property
+    def words(self) -> npt.NDArray[np.uint64]:
+        """The slots as 64-bit words: hash, id, y, ..."""
+        return np.frombuffer(self._map, np.uint64).reshape(self.slots, self.slot_bytes // 8)
+
+    @cached_property
+    def floats(self) -> npt.NDArray[np.float32]:
+        """The slots as 32-bit floats; the features begin at the seventh."""
+        return np.frombuffer(self._map, np.float32).reshape(self.slots, self.slot_bytes // 4)
+
+    @cached_property
+    def multipliers(self) -> npt.NDArray[np.uint64]:
+        """Those of the row hash."""
+        return layout.row_multipliers(self.n_features)
+
+    def row(self, slot: int, id: int) -> bytes | None:
+        """A copy of one slot's bytes, or None if they do not carry their hash and the id that is expected of them."""
+        start = slot * self.slot_bytes
+        row = bytes(self._map[start : start + self.slot_bytes])
+        if slot >= self.slots or _HEAD.unpack_from(row) != (layout.row_hash(slot, row), id):
+            return None
+        return row
 
     def bad(self, slots: layout.Array, ids: layout.Array) -> npt.NDArray[np.int64]:
         """Positions in `slots` whose row does not carry its hash and the id that is expected of it."""
@@ -113,9 +142,9 @@ def ranges_of(slots: layout.Array) -> list[Range]:
     return list(zip(slots[starts].tolist(), counts.tolist(), strict=True))
 
 
-def _mapped(path: Path, size: int, store: str) -> npt.NDArray[np.uint8]:
+def _mapped(path: Path, size: int, store: str) -> mmap.mmap | bytes:
     if not size:
-        return np.empty(0, np.uint8)
+        return b""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError as error:
@@ -123,6 +152,6 @@ def _mapped(path: Path, size: int, store: str) -> npt.NDArray[np.uint8]:
     try:
         if os.fstat(descriptor).st_size < size:
             raise CorruptStore(f"the file '{path.name}' of '{store}' is cut short; restore the store from a backup")
-        return np.frombuffer(mmap.mmap(descriptor, size, mmap.MAP_SHARED, mmap.PROT_READ), np.uint8)
+        return mmap.mmap(descriptor, size, mmap.MAP_SHARED, mmap.PROT_READ)
     finally:
         os.close(descriptor)

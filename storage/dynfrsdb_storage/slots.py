@@ -15,19 +15,23 @@ takes the *lowest* reserved slots, and never more of them than the counter `wind
 raised it first). Whoever comes after a crash looks at the lowest `window` slots and nowhere else.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import lmdb
-import numpy as np
-import numpy.typing as npt
 
 from dynfrsdb_storage import layout, records
 from dynfrsdb_storage.errors import CorruptStore
 from dynfrsdb_storage.read import Snapshot
 from dynfrsdb_storage.rows import Range, RowWriter, ranges_of
 
-_NO_SLOTS = np.empty(0, np.uint32)
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+else:
+    from dynfrsdb_storage import lazynumpy as np
 
 
 class Pending(NamedTuple):
@@ -48,7 +52,7 @@ class Claim:
 
     def take(self, snapshot: Snapshot, n: int) -> npt.NDArray[np.uint32]:
         """The next `n` reserved slots; the caller has made sure that there are as many."""
-        parts, left = [_NO_SLOTS], n
+        parts, left = [np.empty(0, np.uint32)], n
         for start, count in self._open_ranges(snapshot) if n else ():
             step = min(left, count - self._used_of_last)
             at = start + self._used_of_last
@@ -78,7 +82,7 @@ class Claim:
 
     def apply(self, txn: lmdb.Transaction, database: Any, written: layout.Array) -> None:
         """Take the `written` slots off the list of reserved ones; the others that we took stay on it."""
-        unwritten = [_NO_SLOTS]
+        unwritten = [np.empty(0, np.uint32)]
         for start, used, count in self._uses():
             txn.delete(layout.reserved_key(start), db=database)
             unwritten.append(np.arange(start, start + used, dtype=np.uint32))

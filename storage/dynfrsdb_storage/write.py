@@ -22,6 +22,8 @@ here.
 Not done here: which records to write. That is the business of the layers above.
 """
 
+from __future__ import annotations
+
 import os
 import time
 from collections.abc import Callable, Iterable
@@ -31,8 +33,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import lmdb
-import numpy as np
-import numpy.typing as npt
 
 from dynfrsdb_storage import ages, layout, ledger, records, stages
 from dynfrsdb_storage.directory import other_generations, switch_current
@@ -45,15 +45,18 @@ from dynfrsdb_storage.rows import ranges_of
 from dynfrsdb_storage.slots import Claim, Pending, clean_window, insert_range, pending_ranges
 
 if TYPE_CHECKING:
-    from dynfrsdb_storage.store import Store
+    import numpy as np
+    import numpy.typing as npt
 
-_NO_SLOTS = np.empty(0, np.uint32)
+    from dynfrsdb_storage.store import Store
+else:
+    from dynfrsdb_storage import lazynumpy as np
 
 
 class WriteSession:
     """The writer lock of a store and the changes that are being prepared under it; a context manager."""
 
-    def __init__(self, store: "Store", timeout: float, purpose: str) -> None:
+    def __init__(self, store: Store, timeout: float, purpose: str) -> None:
         self._store = store
         self._timeout = timeout
         self._purpose = purpose
@@ -63,7 +66,7 @@ class WriteSession:
         self._broken = ""
         self._roots: records.Roots | None = None
 
-    def __enter__(self) -> "WriteSession":
+    def __enter__(self) -> WriteSession:
         self._lock = WriterLock.acquire(self._store.path, self._timeout, self._purpose)
         try:
             self._generation = self._store.current(writable=True)
@@ -203,11 +206,11 @@ class WriteSession:
         self._claim = Claim()
         self.state: dict[str, Any] = dict(self.snapshot.state)
 
-    def _plan(self) -> "_Plan":
+    def _plan(self) -> _Plan:
         """Everything the LMDB transaction needs, so that it can be run as often as it takes."""
         number, before = self.number, self.snapshot.state
-        written = np.unique(np.concatenate([_NO_SLOTS, *self._written]))
-        released = np.unique(np.concatenate([_NO_SLOTS, *self._released]))
+        written = np.unique(np.concatenate([np.empty(0, np.uint32), *self._written]))
+        released = np.unique(np.concatenate([np.empty(0, np.uint32), *self._released]))
         cleared = {key: there for key, there in self._pending.items() if key in self._generation.erased}
         change = int(self.state["sequence"])
         removed = {layout.pending_key(number, at): Pending(at, count, change) for at, count in ranges_of(released)}
@@ -309,7 +312,7 @@ class WriteSession:
     def _doubt(self, committing: bool) -> None:
         self._in_doubt = committing
 
-    def _apply(self, txn: lmdb.Transaction, plan: "_Plan") -> None:
+    def _apply(self, txn: lmdb.Transaction, plan: _Plan) -> None:
         databases = self._generation.databases
         for name, first, last in self._cuts:
             _delete_range(txn, databases[name], first, last)
@@ -326,7 +329,7 @@ class WriteSession:
             with txn.cursor(db=databases[name]) as cursor:
                 cursor.putmulti(items)
 
-    def _look_before_writing(self, plan: "_Plan | None" = None) -> None:
+    def _look_before_writing(self, plan: _Plan | None = None) -> None:
         """Raise if the LMDB transaction of a plan (or one for a larger reservation) would spread damage."""
         ranges: dict[str, list[tuple[bytes, bytes]]] = {"meta": [(layout.META_STATE, layout.META_STATE)]}
         ranges["reserved"] = ranges["pending"] = [(b"", b"\xff" * 12)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -49,3 +50,25 @@ def dynfrsdb(*arguments: object, **more: str) -> Ran:
         [*COMMAND, *map(str, arguments)], capture_output=True, text=True, env=environment(**more), timeout=PATIENCE
     )
     return Ran(done.returncode, done.stdout, done.stderr)
+
+
+def on_a_terminal(*arguments: object) -> str:
+    """What a command that succeeds shows on a terminal."""
+    ours, theirs = pty.openpty()
+    command = [*COMMAND, *map(str, arguments)]
+    with subprocess.Popen(command, stdout=theirs, env=environment(TERM="xterm")) as process:
+        os.close(theirs)
+        shown = b""
+        while chunk := read_terminal(ours):
+            shown += chunk
+    os.close(ours)
+    assert process.returncode == 0
+    return shown.decode()
+
+
+def read_terminal(terminal: int) -> bytes:
+    """What has come; empty at the end."""
+    try:
+        return os.read(terminal, 4096)
+    except OSError:  # how Linux says that the other side has closed
+        return b""

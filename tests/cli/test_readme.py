@@ -20,7 +20,7 @@ def test_the_example_runs_as_it_is_printed(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert "Receipt(sequence=2" in done.stdout
     assert "differing=()" in done.stdout
-    assert len(lines) == 3
+    assert len(lines) == 4
     for name, *arguments in lines:
         assert name == "dynfrsdb"
         assert _run([*COMMAND, *arguments], tmp_path).returncode == 0

@@ -93,6 +93,7 @@ def test_the_row_hash_is_the_one_of_the_definition(features: int, slot: int, dat
     found = layout.row_hashes(np.array([slot], np.uint32), np.array([row], np.uint64))
 
     assert found.tolist() == [plain_row_hash(slot, halves)]
+    assert layout.row_hash(slot, np.array(row, "<u8").tobytes()) == plain_row_hash(slot, halves)
     assert len(layout.row_multipliers(features)) == len(halves) + 2
 
 
