@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         UnsupportedFormat,
         UnsupportedPlace,
     )
+    from dynfrsdb.explain import Explanation
     from dynfrsdb.holds import Hold
     from dynfrsdb.later import Outcome, Waiting
     from dynfrsdb.needles import ScanReport
@@ -62,6 +63,7 @@ _HOMES = {
     "CheckReport": "audit",
     "VerifyReport": "audit",
     "Database": "database",
+    "Explanation": "explain",
     "Erasure": "erasure",
     "Hold": "holds",
     "Outcome": "later",
@@ -87,6 +89,7 @@ __all__ = [
     "EntryNotFound",
     "Erasure",
     "Error",
+    "Explanation",
     "Held",
     "Hold",
     "InvalidInput",
