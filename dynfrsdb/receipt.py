@@ -54,8 +54,11 @@ class Plan:
     nodes: int
     tagged: int
     voided: int
+    """Nodes whose best split would be another one, so that everything below them is grown anew."""
     records: int
     bytes: int
+    seconds: float
+    """About how long it would take: what the same work took in memory, and a disk of ordinary speed."""
 
     def as_dict(self) -> dict[str, Any]:
         """The plan as plain values."""
