@@ -9,9 +9,12 @@ one place each:
     interrupt   Ctrl-C around a commit
     opening     a store with its engine; says so when kernels have to be compiled
     peek        a store without its engine
+    evidence    receipts as files
 
+    load        create
     look        info, ledger, sample
-    change      remove, forget
+    ask         predict
+    change      add, remove, forget
     holds       hold, requests, suppress
     prove       receipt, restore
     keep        check, verify, digest, settle, backup

@@ -26,7 +26,7 @@ from typing import Any
 import click
 
 import dynfrsdb
-from dynfrsdb.cli import change, doctor, erase, holds, keep, look, prove, story
+from dynfrsdb.cli import ask, change, doctor, erase, holds, keep, load, look, prove, story
 from dynfrsdb.cli.interrupt import Interrupted
 
 FINE, FAILED, USAGE, REFUSED, LOCKED, NOT_FOUND, BUG, INTERRUPTED = 0, 1, 2, 3, 4, 5, 70, 130
@@ -69,7 +69,7 @@ def cli(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-for _family in (look, change, holds, prove, keep, erase, doctor, story):
+for _family in (load, look, ask, change, holds, prove, keep, erase, doctor, story):
     for _verb in _family.VERBS:
         cli.add_command(_verb)
 
