@@ -10,7 +10,6 @@ The encoding goes into the store's settings, which are part of the one commit th
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -22,13 +21,14 @@ import numpy.typing as npt
 
 from dynfrsdb import inputs
 from dynfrsdb.encoding import Block, Encoding, require
-from dynfrsdb.errors import InvalidInput, StoreExists
+from dynfrsdb.errors import InvalidInput
 from dynfrsdb.secrets import HASH_BYTES, Secrets
 from dynfrsdb.settings import Settings
 from dynfrsdb.survey import Survey, Wishes, survey
 from dynfrsdb.tables import Batch, Table
 from dynfrsdb.tables.batch import Column
 from dynfrsdb.tables.cells import TRUTHS, Where, ids, is_missing, number, numbers, subjects
+from dynfrsdb_storage.build import refuse_place
 
 if TYPE_CHECKING:
     from dynfrsdb.build import Progress
@@ -102,8 +102,7 @@ def prepare(path: Path, table: Table, wishes: Wishes, progress: Progress | None 
     report = progress or (lambda stage, done, total: None)
     if not table.can_be_read_again:
         raise InvalidInput(f"'{table.path}' is read twice to create a store, so it cannot be a pipe; save it to a file")
-    if os.path.lexists(path):  # `create_from` will look again; this is to know before all the reading
-        raise StoreExists(f"'{path}' exists already; choose another path, or remove it first")
+    refuse_place(inputs.place(path))  # creating will look again; this is to know before all the reading
     found = survey(table, wishes, settings.get("task", "classification"), report)
     made = Settings.make(
         y=found.labels or found.targets,

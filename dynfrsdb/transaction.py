@@ -204,7 +204,8 @@ class Transaction:
         session.snapshot.confirm_pages("subjects")  # or a page that lost records would have us forget only some of them
         first, last = layout.subject_range(hashed)
         stored = [layout.parse_subject_key(key)[1] for key, _ in session.snapshot.scan("subjects", first, last)]
-        own = [id for id, live in self._changed.items() if live is not None and live.subject == hashed]
+        changed = self._changed.items() if self._added else ()  # else all of them are gone: a long list stays linear
+        own = [id for id, live in changed if live is not None and live.subject == hashed]
         candidates = self._find(sorted({*stored, *own}))
         mine = {id: live for id, live in candidates.items() if live is not None and live.subject == hashed}
         if mine:

@@ -98,7 +98,8 @@ def create(store: Path, data: Path, as_json: bool, **given: Any) -> None:
     for column, rows in prepared.not_encoded.items():
         note(f"column {column!r}: {rows:,} of {len(prepared.X):,} rows have a value that is too rare to be encoded")
     result = _summary(store, prepared, time.monotonic() - begun)
-    emit(result, lambda: properties({**result, "classes": _in_short(result["classes"])}), as_json)
+    shown = {name: value for name, value in result.items() if value}
+    emit(result, lambda: properties({**shown, "classes": _in_short(result["classes"])}), as_json)
 
 
 def _summary(store: Path, prepared: Prepared, seconds: float) -> dict[str, Any]:

@@ -222,6 +222,16 @@ def test_a_store_that_is_there_is_not_replaced(tmp_path: Path, store: Path) -> N
     assert "exists already" in ran.error
 
 
+def test_a_place_where_no_store_can_be_is_refused_before_the_table_is_read(tmp_path: Path) -> None:
+    unreadable = tmp_path / "people.csv"
+    unreadable.write_bytes(b"\xff" * 100)
+
+    ran = command("create", tmp_path / "nowhere" / "own.forest", unreadable, *SETTINGS)
+
+    assert ran.code == 5
+    assert "there is no directory" in ran.error
+
+
 def test_ctrl_c_while_creating_leaves_nothing(tmp_path: Path) -> None:
     data = write_csv(tmp_path / "people.csv", people(20_000))
     process = start("create", tmp_path / "own.forest", data, *SETTINGS, "--n-estimators", 2000)

@@ -37,6 +37,7 @@ GOOD = "a,b,y\n" + "".join(f"{i},{i % 3},{i % 2}\n" for i in range(30))
         ("t.csv", GOOD.encode("utf-16"), "is UTF-16; save it as UTF-8"),
         ("t.csv", GOOD + '"1,2,1\n', "'T', line 32 is the last, and a quoted cell is still open"),
         ("t.csv", GOOD + '"1"x,2,1\n', "'T', line 32 has text behind a closing quote"),
+        ("t.csv", GOOD + "1" * 200_000 + ",2,1\n", "'T', line 32 holds a cell of more than 131,072 characters"),
         ("t.csv", GOOD.replace("\n", "\r"), "holds a carriage return that ends no line"),
         ("t.csv.gz", gzip.compress(GOOD.encode())[:-20], "is damaged behind line"),
         ("t.jsonl", "", "is empty; a JSON lines file has one object to a line"),
