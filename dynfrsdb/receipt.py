@@ -54,7 +54,9 @@ class Plan:
     nodes: int
     tagged: int
     voided: int
-    """Nodes whose best split would be another one, so that everything below them is grown anew."""
+    """Nodes that would not split as they do now, so that everything below is grown anew.
+
+    Their best split would be another one, or they would be leaves or buckets, or most of their samples change."""
     records: int
     bytes: int
     seconds: float

@@ -36,7 +36,12 @@ def timeout(function: F) -> F:
 
 def change(function: F) -> F:
     """What all verbs that add or remove samples take."""
-    dry_run = click.option("--dry-run", is_flag=True, help="Say what would be touched; change nothing.")
+    dry_run = click.option(
+        "--dry-run",
+        is_flag=True,
+        help="Change nothing; say what would be touched: samples, trees, nodes, nodes that would split otherwise "
+        "(voided), records and bytes to write, and about how many seconds it takes.",
+    )
     request_id = click.option(
         "--request-id",
         metavar="TEXT",

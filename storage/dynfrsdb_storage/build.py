@@ -194,7 +194,7 @@ def refuse_place(path: Path) -> None:
     if not parent.is_dir():
         raise StoreNotFound(f"there is no directory '{parent}' to create the store '{path}' in; create it first")
     refuse_network(parent)
-    _refuse_existing(path)
+    refuse_existing(path)
 
 
 def build_generation(
