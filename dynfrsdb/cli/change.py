@@ -121,11 +121,12 @@ def _carry_out(
 
     if dry_run and receipt is not None:
         raise click.UsageError("--dry-run changes nothing, so it has no --receipt")
-    with receipt_file(receipt, db.path) as keep:
+    with receipt_file(receipt, db) as keep:
         outcome: Any = db._once(act_and_hold, request_id, timeout, dry_run)
         result = {**outcome.as_dict(), **({"dry_run": True} if dry_run else {}), "replayed": replayed, **more(outcome)}
         emit(result, lambda: properties(result), as_json)
-        keep(outcome)
+        if not dry_run:
+            keep(outcome.sequence)
     if interrupts.came:
         raise Interrupted(f"interrupted too late to stop it: this is committed as change {outcome.sequence}")
 

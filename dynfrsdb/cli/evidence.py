@@ -1,12 +1,11 @@
-"""`--receipt FILE`: the receipt as a file, whole or not at all.
+"""`--receipt FILE`: the receipt of a change, as the document that is handed out, whole or not at all.
 
 That the file can be written is tried before the change. What can still go wrong after it (the disk is full by now)
-does not undo the change, so the message says that it stands and where its receipt is.
+does not undo the change, so the message says that it stands and how to get its receipt.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -16,16 +15,16 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from dynfrsdb.receipt import Receipt
+    from dynfrsdb.database import Database
 
 
 @contextmanager
-def receipt_file(path: Path | None, store: Path) -> Iterator[Callable[[Receipt], None]]:
-    """A function that writes a receipt to `path`, replacing what is there; does nothing if there is no path."""
+def receipt_file(path: Path | None, db: Database) -> Iterator[Callable[[int], None]]:
+    """A function that writes the receipt of a ledger entry to `path`, replacing what is there."""
     if path is None:
-        yield lambda receipt: None
+        yield lambda sequence: None
         return
-    from dynfrsdb.errors import InvalidInput
+    from dynfrsdb.errors import Error, InvalidInput
 
     beside = path.absolute().parent / f".{path.name}.{os.getpid()}"
     try:
@@ -34,17 +33,18 @@ def receipt_file(path: Path | None, store: Path) -> Iterator[Callable[[Receipt],
         why = (error.strerror or str(error)).lower()
         raise InvalidInput(f"the receipt cannot be written to '{path}': {why}; nothing was changed") from error
 
-    def keep(receipt: Receipt) -> None:
+    def keep(sequence: int) -> None:
         try:
+            text = db.issue_receipt(sequence)
             with open(descriptor, "w", closefd=False) as file:
-                file.write(json.dumps(receipt.as_dict(), indent=2) + "\n")
+                file.write(text)
                 file.flush()
                 os.fsync(descriptor)
             os.replace(beside, path)
-        except OSError as error:
+        except (OSError, Error) as error:
             raise click.ClickException(
-                f"this is committed as change {receipt.sequence}, but its receipt could not be written to '{path}': "
-                f"{(error.strerror or str(error)).lower()}; 'dynfrsdb ledger {store}' has it"
+                f"this is committed as change {sequence}, but its receipt could not be written to '{path}': {error}; "
+                f"'dynfrsdb receipt {db.path} {sequence}' gives it"
             ) from error
 
     try:

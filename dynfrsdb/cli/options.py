@@ -51,7 +51,7 @@ def change(function: F) -> F:
         "--receipt",
         type=click.Path(dir_okay=False, path_type=Path),
         metavar="FILE",
-        help="Write the receipt to a file as well.",
+        help="Write the receipt to a file as well, as 'receipt' would.",
     )
     return dry_run(request_id(receipt(timeout(as_json(function)))))
 
