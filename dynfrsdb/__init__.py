@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         UnsupportedFormat,
         UnsupportedPlace,
     )
+    from dynfrsdb.explain import Explanation
     from dynfrsdb.holds import Hold
     from dynfrsdb.later import Outcome, Waiting
     from dynfrsdb.needles import ScanReport
@@ -63,6 +64,7 @@ _HOMES = {
     "CheckReport": "audit",
     "VerifyReport": "audit",
     "Database": "database",
+    "Explanation": "explain",
     "Erasure": "erasure",
     "Hold": "holds",
     "Outcome": "later",
@@ -88,6 +90,7 @@ __all__ = [
     "EntryNotFound",
     "Erasure",
     "Error",
+    "Explanation",
     "Held",
     "Hold",
     "InvalidInput",

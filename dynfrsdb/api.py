@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 
 from dynfrsdb import inputs
-from dynfrsdb.build import Progress, Training, build
+from dynfrsdb.build import Progress, Training, build, training
 from dynfrsdb.database import CACHE_BYTES, Database
 from dynfrsdb.errors import InvalidInput
 from dynfrsdb.restoring import Restored
 from dynfrsdb.restoring import restore as apply
-from dynfrsdb.secrets import Secrets
+from dynfrsdb.secrets import HASH_BYTES, Secrets
 from dynfrsdb.settings import BUCKET, Settings
-from dynfrsdb.transaction import MAX_SAMPLES, TARGET_SUM_LIMIT
 
 
 def create(
@@ -79,19 +78,15 @@ def _training(settings: Settings, X: Any, y: Any, ids: Any, subjects: Any) -> Tr
         if ids is not None or subjects is not None:
             raise InvalidInput("ids= and subjects= name samples; pass X and y too")
         empty = np.empty((0, settings.n_features), np.float32)
-        return Training(np.empty(0, np.uint64), empty, np.empty(0, np.int64), [])
+        nobody = np.empty((0, HASH_BYTES), np.uint8)
+        return Training(np.empty(0, np.uint64), empty, np.empty(0, np.int64), nobody)
     rows = inputs.features(X, settings.n_features, settings.feature_names)
     targets = inputs.targets(y, len(rows), settings)
     numbers = np.arange(len(rows), dtype=np.uint64) if ids is None else inputs.ids(ids, len(rows))
     names = inputs.subjects(subjects, len(rows))
-    if len(rows) > MAX_SAMPLES:
-        raise InvalidInput(f"a store holds at most {MAX_SAMPLES} samples")
-    if not settings.classes and np.abs(targets).astype(np.float64).sum() >= TARGET_SUM_LIMIT:
-        raise InvalidInput("the targets of all samples together are too large for exact sums; use a larger target_step")
-    order = np.argsort(numbers, kind="stable")
     secrets = Secrets(settings)
-    hashes = [secrets.subject(names[i]) if names[i] else b"" for i in order.tolist()] if names else []
-    return Training(numbers[order], np.ascontiguousarray(rows[order]), targets[order], hashes)
+    hashes = b"".join(secrets.subject(name) if name else bytes(HASH_BYTES) for name in names or ())
+    return training(settings, numbers, rows, targets, np.frombuffer(hashes, np.uint8).reshape(-1, HASH_BYTES))
 
 
 def open(path: Path | str, mode: str = "r", *, settle: str | None = "auto", cache_bytes: int = CACHE_BYTES) -> Database:

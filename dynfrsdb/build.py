@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from typing import Any, NamedTuple
@@ -16,11 +16,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from dynfrsdb.errors import InvalidInput
 from dynfrsdb.inputs import LAST_ID
 from dynfrsdb.receipt import now
-from dynfrsdb.secrets import Secrets
+from dynfrsdb.secrets import HASH_BYTES, Secrets
 from dynfrsdb.settings import Settings
 from dynfrsdb.shelf import Pair, growth_pairs
+from dynfrsdb.transaction import MAX_SAMPLES, TARGET_SUM_LIMIT
 from dynfrsdb.view import spec_of
 from dynfrsdb_engine.grow import Growth, Job, grow_jobs
 from dynfrsdb_engine.hashing import spread
@@ -40,7 +42,26 @@ class Training(NamedTuple):
     ids: npt.NDArray[np.uint64]
     X: npt.NDArray[np.float32]
     y: npt.NDArray[np.int64]
-    subjects: list[bytes]
+    subjects: npt.NDArray[np.uint8]
+    """One line of 16 bytes per sample, zeros for nobody's; or no line at all."""
+
+
+def training(
+    settings: Settings,
+    ids: npt.NDArray[np.uint64],
+    X: npt.NDArray[np.float32],
+    y: npt.NDArray[np.int64],
+    subjects: npt.NDArray[np.uint8],
+) -> Training:
+    """Samples that were checked one by one, held against what a store can take, in the order of their ids."""
+    if ids.size > MAX_SAMPLES:
+        raise InvalidInput(f"a store holds at most {MAX_SAMPLES} samples")
+    if not settings.classes and np.abs(y).astype(np.float64).sum() >= TARGET_SUM_LIMIT:
+        raise InvalidInput("the targets of all samples together are too large for exact sums; use a larger target_step")
+    if (ids[1:] > ids[:-1]).all():
+        return Training(ids, X, y, subjects)
+    order = np.argsort(ids, kind="stable")
+    return Training(ids[order], X[order], y[order], subjects[order] if len(subjects) else subjects)
 
 
 def threads() -> int:
@@ -119,17 +140,24 @@ def _write_samples(builder: Builder, training: Training, report: Progress) -> No
         part = slice(start, min(start + ROWS_AT_ONCE, total))
         slots = np.arange(part.start, part.stop, dtype=np.uint32)
         builder.write_rows(slots, training.ids[part], training.y[part], training.X[part])
+        builder.put_sorted("samples", _sample_records(training, part))
         report("rows", part.stop, total)
-    subjects: Iterable[bytes] = training.subjects or (b"" for _ in range(total))
-    entries = zip(layout.id_keys(training.ids), range(total), subjects, strict=True)
-    builder.put_sorted("samples", ((key, slot.to_bytes(4, "little") + subject) for key, slot, subject in entries))
-    if training.subjects:
-        keys = sorted(
-            layout.subject_key(subject, id)
-            for id, subject in zip(training.ids.tolist(), training.subjects, strict=True)
-            if subject
-        )
-        builder.put_sorted("subjects", ((key, b"") for key in keys))
+    builder.put_sorted("subjects", ((key, b"") for key in _subject_keys(training)))
+
+
+def _sample_records(training: Training, part: slice) -> Iterator[tuple[bytes, bytes]]:
+    hashes = training.subjects[part].tobytes()
+    for place, key in enumerate(layout.id_keys(training.ids[part])):
+        subject = hashes[HASH_BYTES * place : HASH_BYTES * (place + 1)]
+        yield key, (part.start + place).to_bytes(4, "little") + (subject if any(subject) else b"")
+
+
+def _subject_keys(training: Training) -> Iterator[bytes]:
+    """The keys of the index by subject, ascending."""
+    owned = np.flatnonzero(training.subjects.any(axis=1))
+    high, low = training.subjects[owned].view(">u8").astype(np.uint64).T
+    for at in owned[np.lexsort((training.ids[owned], low, high))]:
+        yield layout.subject_key(training.subjects[at].tobytes(), int(training.ids[at]))
 
 
 def occupants(spec: Spec, ids: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:

@@ -27,6 +27,7 @@ from dynfrsdb.build import Progress
 from dynfrsdb.duties import Duties
 from dynfrsdb.erasure import Erasure, erasures
 from dynfrsdb.errors import Error, InvalidInput, TransactionMisuse
+from dynfrsdb.explain import Explainer, Explanation
 from dynfrsdb.gate import Gate
 from dynfrsdb.inside.store import Inside, info, ledger
 from dynfrsdb.needles import ScanReport, scan
@@ -175,6 +176,16 @@ class Database(Duties):
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """The class frequencies for each row of X, one column per class."""
         return self._proba(self._answer, X)
+
+    def explain(self, X: Any) -> list[Explanation]:
+        """The class, or the value, for each row of X, and by how much each feature moved it there."""
+        rows = self._rows(X)
+
+        def ask(stored: StoredSnapshot) -> list[Explanation]:
+            means = View(self._store, self._spec, changeable=False).answer(stored, rows)
+            return Explainer(self._settings, self._spec, stored).explain(rows, means)
+
+        return self._newest(ask)
 
     @contextmanager
     def snapshot(self, max_snapshot_age: float = 60.0) -> Iterator[Snapshot]:

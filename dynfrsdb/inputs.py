@@ -49,8 +49,8 @@ FOR_EVER = 1e9
 Values = TypeVar("Values", bound=Sized)
 
 _MISSING_TYPES = {"NoneType", "NAType", "NaTType"}
-_FINITE = "dynfrsdb stores finite numbers only"
-_ID_RULE = "ids are whole numbers from 0 to 2**64 - 1"
+FINITE = "dynfrsdb stores finite numbers only"
+ID_RULE = "ids are whole numbers from 0 to 2**64 - 1"
 
 
 def features(X: Any, n_features: int, feature_names: Sequence[str] | None = None) -> npt.NDArray[np.float32]:
@@ -70,7 +70,7 @@ def features(X: Any, n_features: int, feature_names: Sequence[str] | None = None
         row, column = np.argwhere(~finite)[0].tolist()
         value = numeric[row, column]
         problem = "NaN" if np.isnan(value) else "infinite" if np.isinf(value) else "too large for float32"
-        raise InvalidInput(f"{place(row, column)} is {problem}; {_FINITE}")
+        raise InvalidInput(f"{place(row, column)} is {problem}; {FINITE}")
     return rounded
 
 
@@ -265,20 +265,20 @@ def _vector(y: Any) -> npt.NDArray[np.float64]:
 
 def _number(cell: Any, where: str) -> float:
     if type(cell).__name__ in _MISSING_TYPES:
-        raise InvalidInput(f"{where} is missing; {_FINITE}")
+        raise InvalidInput(f"{where} is missing; {FINITE}")
     if not isinstance(cell, (numbers.Real, Decimal, np.bool_)):
         raise InvalidInput(f"{where} is of type {type(cell).__name__}, not a number")
     try:
         return float(cell)
     except OverflowError:
-        raise InvalidInput(f"{where} is too large for float64; {_FINITE}") from None
+        raise InvalidInput(f"{where} is too large for float64; {FINITE}") from None
 
 
 def _check_finite(numeric: npt.NDArray[np.float64]) -> None:
     finite = np.isfinite(numeric)
     if not finite.all():
         row = int(np.argmin(finite))
-        raise InvalidInput(f"row {row} of y is {'NaN' if np.isnan(numeric[row]) else 'infinite'}; {_FINITE}")
+        raise InvalidInput(f"row {row} of y is {'NaN' if np.isnan(numeric[row]) else 'infinite'}; {FINITE}")
 
 
 def _fixed_point(numeric: npt.NDArray[np.float64], settings: Settings) -> npt.NDArray[np.int64]:
@@ -344,9 +344,9 @@ def _whole_numbers(ids: Any) -> npt.NDArray[np.uint64]:
 
 def _whole_number(value: Any, where: str) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise InvalidInput(f"{where} is of type {type(value).__name__}; {_ID_RULE}")
+        raise InvalidInput(f"{where} is of type {type(value).__name__}; {ID_RULE}")
     if not 0 <= value < ID_LIMIT:
-        raise InvalidInput(f"{where} is {value}; {_ID_RULE}")
+        raise InvalidInput(f"{where} is {value}; {ID_RULE}")
     return int(value)
 
 

@@ -54,8 +54,13 @@ class Plan:
     nodes: int
     tagged: int
     voided: int
+    """Nodes that would not split as they do now, so that everything below is grown anew.
+
+    Their best split would be another one, or they would be leaves or buckets, or most of their samples change."""
     records: int
     bytes: int
+    seconds: float
+    """About how long it would take: what the same work took in memory, and a disk of ordinary speed."""
 
     def as_dict(self) -> dict[str, Any]:
         """The plan as plain values."""

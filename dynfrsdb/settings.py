@@ -9,11 +9,12 @@ seed is the same forest, bit for bit. Three groups live side by side here:
                     and target_step: `canonical()` spells them for the digest
     the secret      seed, 16 bytes: every random choice is a hash keyed by it, so whoever has it knows which trees hold
                     whom
-    not read by F   feature_names, bucket, q as it was given, from_data: they change no answer and no digest
+    not read by F   feature_names, bucket, q as it was given, from_data, encoding (how tables become samples, see
+                    encoding.py): they change no answer and no digest
 
 `make` turns the arguments of `create` into settings. What it had to take from the data (the classes, the step of a
-regression target) is listed in `from_data`, because the promise holds given these: a store made anew from the survivors
-alone might pick others.
+regression target, the categories of an encoding) is listed in `from_data`, because the promise holds given these: a
+store made anew from the survivors alone might pick others.
 
     >>> Settings.make(n_features=14, classes=["no", "yes"], seed=1).p      # int(sqrt(14)) + 1
     4
@@ -78,6 +79,7 @@ class Settings:
     bucket: int
     q: float
     from_data: tuple[str, ...]
+    encoding: dict[str, Any] | None = field(default=None, hash=False)
 
     @classmethod
     def make(
@@ -100,6 +102,7 @@ class Settings:
         criterion: str | None = None,
         seed: int | str | bytes | None = None,
         bucket: int = BUCKET,
+        encoding: dict[str, Any] | None = None,
     ) -> Settings:
         """Settings from the arguments of `create`; X and y are looked at only for what no argument says."""
         _choice("task", task, tuple(_CRITERIA))
@@ -126,13 +129,17 @@ class Settings:
             feature_names=names,
             bucket=_whole("bucket", bucket, 1, 65_535),
             q=share,
-            from_data=("classes",) * labels_from_data + ("target_step",) * step_from_data,
+            from_data=("classes",) * labels_from_data
+            + ("target_step",) * step_from_data
+            + ("categories",) * _has_categories(encoding),
+            encoding=encoding,
         )
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Settings:
         """Settings as `record` wrote them; what else the store keeps beside them is passed over."""
-        values = {each.name: record[each.name] for each in fields(cls)}
+        values = {each.name: record[each.name] for each in fields(cls) if each.name != "encoding"}
+        values["encoding"] = record.get("encoding")  # a store that was made without one may not say so
         for name in ("classes", "feature_names", "from_data"):
             values[name] = None if values[name] is None else tuple(values[name])
         return cls(**values)
@@ -222,6 +229,10 @@ def _names(feature_names: Any) -> tuple[str, ...]:
         if name in names[:place]:
             raise InvalidInput(f"feature_names[{place}] is {name!r} again; give each feature its own name")
     return tuple(map(str, names))
+
+
+def _has_categories(encoding: Mapping[str, Any] | None) -> bool:
+    return encoding is not None and any(column["values"] for column in encoding["columns"])
 
 
 def _criterion(task: str, criterion: Any) -> str:

@@ -8,11 +8,14 @@ one place each:
     output      tables on a terminal, JSON everywhere else; progress bars
     interrupt   Ctrl-C around a commit
     opening     a store with its engine; says so when kernels have to be compiled
+    evidence    receipts as files
 
+    load        create
     look        info, ledger, readers
     people      sample, subject
     trees       tree, node, importances
-    change      remove, forget
+    ask         predict
+    change      add, remove, forget
     holds       hold, requests, suppress
     prove       receipt, restore
     keep        check, verify, digest, settle, backup

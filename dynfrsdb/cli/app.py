@@ -37,10 +37,12 @@ EXIT_CODES = {
 }
 
 FAMILIES = {
+    "load": ("create",),
     "look": ("info", "ledger", "readers"),
     "people": ("sample", "subject"),
     "trees": ("tree", "node", "importances"),
-    "change": ("remove", "forget"),
+    "ask": ("predict",),
+    "change": ("add", "remove", "forget"),
     "holds": ("hold", "requests", "suppress"),
     "prove": ("receipt", "restore"),
     "keep": ("check", "verify", "digest", "settle", "backup"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
@@ -62,10 +63,70 @@ def timeout(function: F) -> F:
 
 def change(function: F) -> F:
     """What all verbs that add or remove samples take."""
-    dry_run = click.option("--dry-run", is_flag=True, help="Say what would be touched; change nothing.")
+    dry_run = click.option(
+        "--dry-run",
+        is_flag=True,
+        help="Change nothing; say what would be touched: samples, trees, nodes, nodes that would split otherwise "
+        "(voided), records and bytes to write, and about how many seconds it takes.",
+    )
     request_id = click.option(
         "--request-id",
         metavar="TEXT",
         help="A name for this request: asked twice, it is carried out once and gives the same receipt.",
     )
-    return dry_run(request_id(timeout(as_json(function))))
+    receipt = click.option(
+        "--receipt",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="Write the receipt to a file as well, as 'receipt' would.",
+    )
+    return dry_run(request_id(receipt(timeout(as_json(function)))))
+
+
+def table(function: F) -> F:
+    """DATA, a file of rows, and how to read it."""
+    data = click.argument("data", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
+    form = click.option(
+        "--format",
+        type=click.Choice(["csv", "jsonl", "parquet", "arrow", "npz"]),
+        help="What DATA is, if its name does not tell.",
+    )
+    delimiter = click.option("--delimiter", metavar="CHAR", help="Between cells of CSV; a comma unless told otherwise.")
+    return data(form(delimiter(function)))
+
+
+def settings(function: F) -> F:
+    """The settings of a new store, named and explained as in `dynfrsdb.create`."""
+    for option in reversed(_SETTINGS):
+        function = option(function)
+    return function
+
+
+def _features(ctx: click.Context, param: click.Parameter, value: str | None) -> int | float | str | None:
+    if value is None or value in ("sqrt", "all"):
+        return value
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(value)
+    raise click.BadParameter(f"{value!r} is neither a number nor one of 'sqrt', 'all'", ctx, param)
+
+
+_SETTINGS = (
+    click.option("--task", type=click.Choice(["classification", "regression"]), default="classification"),
+    click.option("--n-estimators", type=int, metavar="N", help="Trees; 100 unless told otherwise."),
+    click.option("--q", type=float, help="The share of trees that a sample lives in; 0.1 unless told otherwise."),
+    click.option("--max-depth", type=int, metavar="N", help="20 unless told otherwise."),
+    click.option("--n-thresholds", type=int, metavar="N", help="Thresholds per candidate; 20 unless told otherwise."),
+    click.option(
+        "--max-features",
+        callback=_features,
+        metavar="N|SHARE|sqrt|all",
+        help="Features that a node considers; sqrt, or all for a regression.",
+    ),
+    click.option("--min-samples-split", type=int, metavar="N", help="10 unless told otherwise."),
+    click.option("--criterion", type=click.Choice(["gini", "entropy", "squared_error"])),
+    click.option("--class", "classes", multiple=True, metavar="LABEL", help="All classes, in order; else from DATA."),
+    click.option("--target-offset", type=float, help="Regression: targets are kept as multiples of a step from here."),
+    click.option("--target-step", type=float, help="Regression: that step; else from DATA."),
+    click.option("--seed", metavar="TEXT", help="Secret; whole numbers are numbers. From the system unless given."),
+)

@@ -188,6 +188,15 @@ def create(
         sync_directory(path.absolute().parent)
 
 
+def refuse_place(path: Path) -> None:
+    """Raise unless a store could be created at `path` as things are; creating it looks again."""
+    parent = path.absolute().parent
+    if not parent.is_dir():
+        raise StoreNotFound(f"there is no directory '{parent}' to create the store '{path}' in; create it first")
+    refuse_network(parent)
+    refuse_existing(path)
+
+
 def build_generation(
     directory: Path, identity: dict[str, Any], settings: dict[str, Any], state: dict[str, Any], fill: Fill
 ) -> None:
@@ -207,10 +216,8 @@ def build_generation(
 @contextmanager
 def _temporary(path: Path) -> Iterator[Path]:
     """A locked temporary directory beside `path`, which is gone afterwards unless it was renamed."""
+    refuse_place(path)
     parent = path.absolute().parent
-    if not parent.is_dir():
-        raise StoreNotFound(f"there is no directory '{parent}' to create the store '{path}' in; create it first")
-    refuse_network(parent)
     directory = parent / f"{_prefix(path)}{os.getpid()}-{os.urandom(4).hex()}"
     try:
         with _holding(parent):
