@@ -33,10 +33,12 @@ from typing import TYPE_CHECKING, Any
 
 import dynfrsdb
 from dynfrsdb import chain, documents
+from dynfrsdb.erasure import UNLEARNED
 from dynfrsdb.errors import EntryNotFound, InvalidInput, MissingExtra
 from dynfrsdb.receipt import now
 from dynfrsdb_storage import Snapshot, Store, layout
 from dynfrsdb_storage.ledger import Entry, entry_hash
+from dynfrsdb_storage.stages import ERASED, ROWS_ERASED, is_vacuumed
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -45,7 +47,6 @@ if TYPE_CHECKING:
     from dynfrsdb.secrets import Secrets
 
 FORM = 1
-UNLEARNED, ROWS_ERASED, ERASED = "unlearned", "rows erased", "erased"
 Document = dict[str, Any]
 
 
@@ -91,8 +92,11 @@ def stage_of(store: Store, snapshot: Snapshot, entry: Entry) -> str | None:
         return None
     if snapshot.state.get("erased", 0) >= entry["sequence"]:
         return ERASED
-    is_erased = snapshot.state.get("rows_erased", 0) >= entry["sequence"] or not store.info()["pending_erasures"]
-    return ROWS_ERASED if is_erased else UNLEARNED
+    if snapshot.state.get("rows_erased", 0) >= entry["sequence"]:
+        return ROWS_ERASED
+    # After a vacuum nothing is pending here, but rows may be left in a generation that somebody still has open.
+    waits = is_vacuumed(snapshot.state) or store.info()["pending_erasures"]
+    return UNLEARNED if waits else ROWS_ERASED
 
 
 def attach(document: Document, report: VerifyReport, snapshot: Snapshot, secrets: Secrets) -> None:

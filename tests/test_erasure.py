@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pytest
 
 import dynfrsdb
-from tests.people import SHAPE, changer
+from tests.people import SHAPE, changer, receipt_of
 from tests.reliability.workload import Child, Tell
 
 DIMENSIONS = 8
@@ -148,6 +148,34 @@ def test_a_row_that_a_reader_may_still_see_waits_and_the_reader_is_named(marked:
 
         assert [each.stage for each in after] == ["rows erased"] * 2
         assert all(each.remedy == f"dynfrsdb vacuum {marked}" for each in after)
+        assert found(marked, [100]) == {}
+
+
+def test_a_row_in_an_old_generation_that_a_reader_holds_is_not_called_erased(marked: Path) -> None:
+    """The new generation has no such row and nothing pending; the old one still has it."""
+
+    def look(tell: Tell) -> None:
+        with dynfrsdb.open(marked) as db, db.snapshot():
+            tell({"looking": 1})
+            time.sleep(60)
+
+    with Child(look) as reader, changer(marked) as db:
+        assert reader.hear() == {"looking": 1}
+        sequence = receipt_of(db.remove([100])).sequence
+
+        assert not db.vacuum()
+
+        (status,) = db.erasure_status()
+        assert (status.stage, [holder.pid for holder in status.held_by]) == ("unlearned", [reader.pid])
+        assert json.loads(db.issue_receipt(sequence))["stage"] == "unlearned"
+        assert found(marked, [100]) == {"rows.bin": 1}
+
+        reader.kill()
+        reader.end()
+        (status,) = db.erasure_status()
+
+        assert (status.stage, status.held_by) == ("erased", ())
+        assert json.loads(db.issue_receipt(sequence))["stage"] == "erased"
         assert found(marked, [100]) == {}
 
 

@@ -102,6 +102,7 @@ def test_a_file_that_is_scrubbed_is_still_the_same_store(worn: Path) -> None:
     assert scrub(data) > 0
 
     assert leftovers(data) == []
+    (worn / "LOCK").write_bytes(b"")  # it holds a checksum of whole pages
     with changer(worn) as db:
         assert (db.digest(), db.check().problems) == (before, ())
         db.remove([1, 2, 3])

@@ -11,7 +11,7 @@ import random
 import signal
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 
@@ -188,7 +188,9 @@ def test_the_scribe_has_no_file_of_the_store_open_but_its_own(path: Path, monkey
         if name == "vacuum-rows":
             process, deadline = Path("/proc", str(scribe())), time.monotonic() + 30
             while "/rows.bin" not in " ".join(seen) and time.monotonic() < deadline:
-                seen.extend(os.readlink(each) for each in (process / "fd").iterdir())
+                for each in (process / "fd").iterdir():
+                    with suppress(FileNotFoundError):  # closed while we look
+                        seen.append(os.readlink(each))
                 seen.extend(line.split()[-1] for line in (process / "maps").read_text().splitlines())
 
     monkeypatch.setattr(failpoints, "hook", look)
