@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,7 +26,6 @@ from typing import Any, NamedTuple
 import lmdb
 
 from dynfrsdb_storage import Store, layout, pages
-from dynfrsdb_storage.guard import Guard
 
 TREES = ("nodes", "buckets")
 """The databases that hold the forest."""
@@ -80,38 +80,60 @@ class Watch:
     def contents(self) -> Contents:
         """All records of the newest commit."""
         generation = self._store.current()
-        with generation.begin() as txn:
+        with generation.env.begin() as txn:
             return {name: _records(txn, database) for name, database in generation.databases.items()}
 
     def _pages(self) -> dict[str, set[int]]:
-        """The numbers of all pages of each database, and of LMDB's own tree of free pages."""
+        """The numbers of all pages of each database, and of what is LMDB's own."""
         file = self._store.current().directory / layout.DATA_FILE
-        meta = pages.check_length(file, str(self._store.path))
-        guard = Guard(file)
-        roots = {name.decode(): root for name, (root, _) in guard._trees(meta.roots[1], meta.last_page).items()}
-        guard.close()
         descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            named = {**roots, "free list": meta.roots[0]}
+            meta = pages.newest(descriptor, str(self._store.path))
+            free, main = meta.roots
+            roots = {key.decode(): root for key, root in _databases(_page(descriptor, main, meta.page_size))}
+            named = {**roots, "free list": free}
             found = {name: set(_walk(descriptor, root, meta)) for name, root in named.items()}
-            return {**found, "root and meta page": {meta.roots[1], -meta.transaction}}
+            return {**found, "root and meta page": {main, -meta.transaction}}
         finally:
             os.close(descriptor)
 
 
+def _page(descriptor: int, number: int, size: int) -> bytes:
+    return os.pread(descriptor, size, number * size)
+
+
+def _nodes(page: bytes) -> Iterator[tuple[int, int, int]]:
+    """The (first field, flags, offset of the key) of each entry of a page; in a branch all of it names a child."""
+    lower = pages.HEADER.unpack_from(page)[3]
+    for (at,) in struct.iter_unpack("<H", page[layout.PAGE_HEADER : lower]):
+        low, high, flags, _ = pages.NODE.unpack_from(page, at)
+        yield low | high << 16, flags, at
+
+
+def _databases(main: bytes) -> Iterator[tuple[bytes, int]]:
+    """The name and the root of each database; the page that lists them is one leaf."""
+    for _, flags, at in _nodes(main):
+        if flags & pages.SUBTREE:
+            key = at + pages.NODE.size
+            value = key + pages.NODE.unpack_from(main, at)[3]
+            yield main[key:value], pages.TREE.unpack_from(main, value)[7]
+
+
 def _walk(descriptor: int, root: int, meta: pages.Meta) -> Iterator[int]:
-    """All pages of one tree."""
-    waiting = [root] if root <= meta.last_page else []
+    """All pages of one tree, with those that hold long values."""
+    waiting = [] if root == pages.NO_PAGE else [root]
     while waiting:
-        number = waiting.pop()
-        yield number
-        page = os.pread(descriptor, meta.page_size, number * meta.page_size)
-        for child, is_tree in pages._references(page):
-            if is_tree:
-                waiting.append(child)
-            else:
-                header = os.pread(descriptor, 16, child * meta.page_size)
-                yield from range(child, child + int.from_bytes(header[12:16], "little"))
+        yield (number := waiting.pop())
+        page = _page(descriptor, number, meta.page_size)
+        if pages.HEADER.unpack_from(page)[2] & pages.BRANCH:
+            waiting += [low | flags << 32 for low, flags, _ in _nodes(page)]
+            continue
+        for _, flags, at in _nodes(page):
+            if flags & pages.BIG:
+                value = at + pages.NODE.size + pages.NODE.unpack_from(page, at)[3]
+                first = int.from_bytes(page[value : value + 8], "little")
+                count = int.from_bytes(_page(descriptor, first, meta.page_size)[12:16], "little")
+                yield from range(first, first + count)
 
 
 class Bare:
