@@ -30,15 +30,14 @@ restoring.py.
 from __future__ import annotations
 
 import os
-from array import array
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
-from dynfrsdb.errors import CorruptStore, Error, InvalidInput, Locked
+from dynfrsdb.errors import Error, InvalidInput, Locked
+from dynfrsdb.living import checked_rows, damaged, features, live_samples
 from dynfrsdb.receipt import new_entry
 from dynfrsdb_storage import Builder, Snapshot, Store, create, layout
 from dynfrsdb_storage.build import refuse_existing
@@ -46,7 +45,6 @@ from dynfrsdb_storage.rows import ranges_of
 
 Progress = Callable[[str, int, int], None]
 ATTEMPTS = 5
-ROWS_AT_ONCE = 65_536
 OWN = ("slots", "reserved", "pending", "window")
 """Counters that describe rows.bin: the copy has its own."""
 BUILT = ("meta", "roots", "reserved", "pending")
@@ -113,42 +111,19 @@ class _Copy:
             if done % 10_000 == 0 or done == total:
                 self._report(database, done, total)
         if done != total:
-            raise self._corrupt(f"'{database}' has {done} records, LMDB counted {total}")
+            raise damaged(self._snapshot, f"'{database}' has {done} records, LMDB counted {total}")
 
     def _copy_rows(self, builder: Builder) -> None:
-        ids, slots = self._live()
+        live = live_samples(self._snapshot)
+        order = np.argsort(live.slots)
+        ids, slots = live.ids[order], live.slots[order]
         free_from = 0
         for start, count in ranges_of(slots):
             if start > free_from:
                 builder.leave_free(free_from, start - free_from)
             free_from = start + count
-        for first in range(0, slots.size, ROWS_AT_ONCE):
-            part = slice(first, min(first + ROWS_AT_ONCE, slots.size))
-            self._copy_some(builder, ids[part], slots[part])
-            self._report("rows", part.stop, slots.size)
-
-    def _copy_some(self, builder: Builder, ids: npt.NDArray[np.uint64], slots: npt.NDArray[np.uint32]) -> None:
-        rows = self._snapshot.rows
-        words = rows.words[slots]  # a copy: what is checked is what is written
-        wrong = (words[:, 0] != layout.row_hashes(slots, words, rows.multipliers)) | (words[:, 1] != ids)
-        if wrong.any():
-            raise self._corrupt(f"the row of sample {ids[wrong.argmax()]} fails its hash")
-        x = words.view(np.float32)[:, 6 : 6 + rows.n_features]
-        builder.write_rows(slots, ids, words[:, 2].view(np.int64), x)
-
-    def _live(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32]]:
-        """Ids and slots of all live samples, in the order of their slots."""
-        ids, slots = array("Q"), array("L")
-        for key, payload in self._snapshot.scan("samples"):
-            ids.append(layout.parse_id_key(key))
-            slots.append(int.from_bytes(payload[:4], "little"))
-        stated = self._snapshot.state["samples"]
-        if len(ids) != stated:
-            raise self._corrupt(f"the index has {len(ids)} samples, the counters say {stated}")
-        places = np.array(slots, np.uint32)
-        order = np.argsort(places)
-        return np.array(ids, np.uint64)[order], places[order]
-
-    def _corrupt(self, what: str) -> CorruptStore:
-        place = self._snapshot.generation.store
-        return CorruptStore(f"'{place}' is damaged: {what}; no backup was made. Run 'dynfrsdb check {place}'")
+        for first, words in checked_rows(self._snapshot, ids, slots):
+            done = first + len(words)
+            x = features(self._snapshot, words)
+            builder.write_rows(slots[first:done], ids[first:done], words[:, 2].view(np.int64), x)
+            self._report("rows", done, slots.size)

@@ -23,17 +23,16 @@ from __future__ import annotations
 
 import os
 import time
-from array import array
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from dynfrsdb.build import ROWS_AT_ONCE, Progress, grown, occupants, tree_jobs, write_trees
+from dynfrsdb.build import Progress, grown, occupants, tree_jobs, write_trees
 from dynfrsdb.errors import CorruptStore, Error, StoreFull
+from dynfrsdb.living import Live, checked_rows, features, live_samples
 from dynfrsdb.secrets import MODULUS, Secrets
 from dynfrsdb.settle import settle
 from dynfrsdb.shelf import Pair, growth_pairs
@@ -44,7 +43,7 @@ from dynfrsdb_storage.ages import noted
 from dynfrsdb_storage.directory import other_generations, read_current
 from dynfrsdb_storage.extents import Extents, leftovers
 from dynfrsdb_storage.failpoints import failpoint
-from dynfrsdb_storage.records import parse_sample, sample_payload
+from dynfrsdb_storage.records import sample_payload
 from dynfrsdb_storage.retire import holders
 from dynfrsdb_storage.stages import reached, vacuumed
 
@@ -90,14 +89,6 @@ class Space(NamedTuple):
 
     needed: int
     free: int
-
-
-class Live(NamedTuple):
-    """All live samples of a snapshot in the order of their ids: where they are, and whose."""
-
-    ids: npt.NDArray[np.uint64]
-    slots: npt.NDArray[np.uint32]
-    subjects: list[bytes]
 
 
 def vacuum(db: Database, timeout: float, progress: Progress | None, dry_run: bool) -> VacuumReport:
@@ -200,9 +191,9 @@ class _Rebuild:
 
     def _write_rows(self) -> None:
         total = self._live.ids.size
-        for first, words in checked_rows(self._snapshot, self._live):
+        for first, words in checked_rows(self._snapshot, self._live.ids, self._live.slots):
             slots = np.arange(first, first + len(words), dtype=np.uint32)
-            x = words.view(np.float32)[:, 6 : 6 + self._snapshot.generation.n_features]
+            x = features(self._snapshot, words)
             self._new.write_rows(slots, words[:, 1], words[:, 2].view(np.int64), x)
             self._report("rows", first + len(words), total)
 
@@ -237,12 +228,13 @@ class Proof:
             yield "its rows do not lie in the order of their ids"
             return
         for (first, words), (_, before) in zip(
-            checked_rows(self._new, fresh), checked_rows(self._old, self._live), strict=True
+            checked_rows(self._new, fresh.ids, fresh.slots),
+            checked_rows(self._old, self._live.ids, self._live.slots),
+            strict=True,
         ):
             if not np.array_equal(words[:, 1:], before[:, 1:]):
                 yield f"rows {first} to {first + len(words) - 1} are not those of the old generation"
-            x = words.view(np.float32)[:, 6 : 6 + self._new.generation.n_features]
-            total += secrets.samples(words[:, 1], words[:, 2].view(np.int64), x)
+            total += secrets.samples(words[:, 1], words[:, 2].view(np.int64), features(self._new, words))
         if (total % MODULUS).to_bytes(16, "little") != self._new.state["digest"]:
             yield "its samples do not have the digest that the ledger names"
         if self._new.rows.words[fresh.ids.size :].any():
@@ -288,38 +280,7 @@ def _differences(tree: int, expected: list[Pair], stored: Iterator[Pair]) -> Ite
             return
 
 
-def live_samples(snapshot: Snapshot) -> Live:
-    """All live samples, or an error if the index has not as many as the counters say."""
-    ids, slots, subjects = array("Q"), array("L"), []
-    for key, payload in snapshot.scan("samples"):
-        slot, subject = parse_sample(payload)
-        ids.append(layout.parse_id_key(key))
-        slots.append(slot)
-        subjects.append(subject)
-    if len(ids) != snapshot.state["samples"]:
-        raise _corrupt(snapshot, f"the index has {len(ids)} samples, the counters say {snapshot.state['samples']}")
-    return Live(np.array(ids, np.uint64), np.array(slots, np.uint32), subjects)
-
-
-def checked_rows(snapshot: Snapshot, live: Live) -> Iterator[tuple[int, npt.NDArray[np.uint64]]]:
-    """The rows of live samples, in the order of their ids, as (position of the first, copies), many at a time."""
-    rows = snapshot.rows
-    for first in range(0, live.ids.size, ROWS_AT_ONCE):
-        part = slice(first, first + ROWS_AT_ONCE)
-        slots = live.slots[part]
-        words = rows.words[slots]
-        wrong = (words[:, 0] != layout.row_hashes(slots, words, rows.multipliers)) | (words[:, 1] != live.ids[part])
-        if wrong.any():
-            raise _corrupt(snapshot, f"the row of sample {live.ids[part][wrong.argmax()]} fails its hash")
-        yield first, words
-
-
 def _carried(snapshot: Snapshot, database: str) -> Iterator[Pair]:
     """All records of a database that stay as they are, after they were counted."""
     snapshot.confirm(database)
     yield from ((key, payload) for key, payload in snapshot.scan(database) if key not in WRITTEN)
-
-
-def _corrupt(snapshot: Snapshot, what: str) -> CorruptStore:
-    place = snapshot.generation.store
-    return CorruptStore(f"'{place}' is damaged: {what}; it was not vacuumed. Run 'dynfrsdb check {place}'")

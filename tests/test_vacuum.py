@@ -225,7 +225,7 @@ def test_a_damaged_row_ends_the_vacuum_and_nothing_is_changed(path: Path) -> Non
     rows.write_bytes(data)
 
     with changer(path) as db:
-        with pytest.raises(dynfrsdb.CorruptStore, match="the row of sample 17 fails its hash; it was not vacuumed"):
+        with pytest.raises(dynfrsdb.CorruptStore, match="the row of sample 17 fails its hash; nothing was copied"):
             db.vacuum()
 
         assert [each.name for each in path.glob("gen-*")] == ["gen-0001"]
