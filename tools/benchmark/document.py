@@ -21,8 +21,8 @@ INTRODUCTION = """\
 dynfrsdb keeps every change safe on disk and should still be faster than doing without. This page holds it to that. It
 was written by `python tools/bench.py --docs` on {date}; do not edit it, run that again.
 
-A number of milliseconds says little about a machine that one does not have. So each figure has a **partner**, measured
-in the same run, in turns with ours, and the targets are ratios:
+A number of milliseconds says little about a machine that one does not have. So what can be compared has a **partner**,
+measured in the same run, and most targets are ratios:
 
 - **retrain**: scikit-learn's `ExtraTreesClassifier(bootstrap=True, max_samples=q)` with the same number of trees, depth
   and min split, one thread. What forgetting costs who has no other way.
@@ -124,7 +124,8 @@ Generated rows in the shape of the Higgs set (28 floats, two classes), {words}. 
 METHOD = """\
 ## How it is measured
 
-- Ours and its partner take turns, each first every other time, on the same disk.
+- Builds, removals, batches, queries and predictions take turns with their partner, each first every other time, on the
+  same disk. The retrain is measured once per set, in turns with the build; other figures are divided by its median.
 - What a commit writes is found out on a copy of the store, by comparing its LMDB file before and after; the partner
   starts from the same file and repeats the difference. At the end both files should hold the same tree records;
   {differing}.
