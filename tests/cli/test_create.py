@@ -137,14 +137,16 @@ def test_info_lists_categories_as_taken_from_data(tmp_path: Path) -> None:
     assert found["settings"]["feature_names"] == ["age", *(f"job={job}" for job in JOBS), "smoker"]
 
 
-def test_a_backup_keeps_the_encoding(tmp_path: Path) -> None:
+def test_a_backup_and_a_vacuum_keep_the_encoding(tmp_path: Path) -> None:
     data = write_csv(tmp_path / "people.csv", people())
     command("create", tmp_path / "own.forest", data, *SETTINGS)
-    command("backup", tmp_path / "own.forest", tmp_path / "copy.forest")
+    expected = command("predict", tmp_path / "own.forest", data, "--proba").out
 
-    first, second = (command("predict", tmp_path / name, data, "--proba").out for name in ("own.forest", "copy.forest"))
+    assert command("backup", tmp_path / "own.forest", tmp_path / "copy.forest").code == 0
+    assert command("vacuum", tmp_path / "own.forest").code == 0
 
-    assert first == second != ""
+    for name in ("own.forest", "copy.forest"):
+        assert command("predict", tmp_path / name, data, "--proba").out == expected != ""
 
 
 def test_missing_values_are_filled_as_told_then_and_later(tmp_path: Path) -> None:
