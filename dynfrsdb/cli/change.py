@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dynfrsdb.cli import options
+from dynfrsdb.cli import opening, options
 from dynfrsdb.cli.evidence import receipt_file
 from dynfrsdb.cli.holds import queue
 from dynfrsdb.cli.interrupt import Interrupted, Postponed
@@ -121,11 +121,13 @@ def _carry_out(
 
     if dry_run and receipt is not None:
         raise click.UsageError("--dry-run changes nothing, so it has no --receipt")
+    if receipt is not None and opening.joined is not None:
+        raise click.UsageError("nothing is committed before the transaction is, so this has no --receipt")
     with receipt_file(receipt, db) as keep:
         outcome: Any = db._once(act_and_hold, request_id, timeout, dry_run)
         result = {**outcome.as_dict(), **({"dry_run": True} if dry_run else {}), "replayed": replayed, **more(outcome)}
         emit(result, lambda: properties(result), as_json)
-        if not dry_run:
+        if receipt is not None:
             keep(outcome.sequence)
     if interrupts.came:
         raise Interrupted(f"interrupted too late to stop it: this is committed as change {outcome.sequence}")
