@@ -112,7 +112,12 @@ def _features(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 
 
 _SETTINGS = (
-    click.option("--task", type=click.Choice(["classification", "regression"]), default="classification"),
+    click.option(
+        "--task",
+        type=click.Choice(["classification", "regression"]),
+        default="classification",
+        help="What targets are.",
+    ),
     click.option("--n-estimators", type=int, metavar="N", help="Trees; 100 unless told otherwise."),
     click.option("--q", type=float, help="The share of trees that a sample lives in; 0.1 unless told otherwise."),
     click.option("--max-depth", type=int, metavar="N", help="20 unless told otherwise."),
@@ -124,7 +129,11 @@ _SETTINGS = (
         help="Features that a node considers; sqrt, or all for a regression.",
     ),
     click.option("--min-samples-split", type=int, metavar="N", help="10 unless told otherwise."),
-    click.option("--criterion", type=click.Choice(["gini", "entropy", "squared_error"])),
+    click.option(
+        "--criterion",
+        type=click.Choice(["gini", "entropy", "squared_error"]),
+        help="What makes a split good; gini, or squared_error for a regression.",
+    ),
     click.option("--class", "classes", multiple=True, metavar="LABEL", help="All classes, in order; else from DATA."),
     click.option("--target-offset", type=float, help="Regression: targets are kept as multiples of a step from here."),
     click.option("--target-step", type=float, help="Regression: that step; else from DATA."),
