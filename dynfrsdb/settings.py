@@ -5,12 +5,12 @@
 They are fixed when a store is created and never recomputed: a fresh store of the survivors with the same settings and
 seed is the same forest, bit for bit. Three groups live side by side here:
 
-    read by F       task, criterion, n_trees, k, p, s, max_depth, min_samples_split, n_features, classes, target_offset
-                    and target_step: `canonical()` spells them for the digest
+    read by F       task, criterion, n_trees, k, p, s, max_depth, min_samples_split, n_features, classes, target_offset,
+                    target_step, and how columns of a table become features (encoding.py): `canonical()` spells them
+                    for the digest
     the secret      seed, 16 bytes: every random choice is a hash keyed by it, so whoever has it knows which trees hold
                     whom
-    not read by F   feature_names, bucket, q as it was given, from_data, encoding (how tables become samples, see
-                    encoding.py): they change no answer and no digest
+    not read by F   feature_names, bucket, q as it was given, from_data: they change no answer and no digest
 
 `make` turns the arguments of `create` into settings. What it had to take from the data (the classes, the step of a
 regression target, the categories of an encoding) is listed in `from_data`, because the promise holds given these: a
@@ -165,6 +165,9 @@ class Settings:
             self.target_offset,
             self.target_step,
         ]
+        if self.encoding is not None:
+            names = ("name", "kind", "values", "impute")
+            read_by_f.append([[column[name] for name in names] for column in self.encoding["columns"]])
         return bytes(msgpack.packb(read_by_f, use_bin_type=True))
 
     def occupancy_key(self) -> int:

@@ -42,12 +42,17 @@ def test_settings_carry_it_and_say_that_categories_are_from_data() -> None:
     assert settings.from_data == ("categories",)
 
 
-def test_it_is_no_part_of_the_digest() -> None:
-    with_it, without = (
-        Settings.make(n_features=4, classes=[0, 1], seed=1, encoding=each) for each in (ENCODING.record(), None)
+def test_what_becomes_of_columns_is_part_of_the_digest() -> None:
+    record = ENCODING.record()
+    other_value = {**record, "columns": [{**column, "impute": 7.0} for column in record["columns"]]}
+    other_target = {**record, "target": "something else"}
+    own, none, imputing, renamed = (
+        Settings.make(n_features=4, classes=[0, 1], seed=1, encoding=each).canonical()
+        for each in (record, None, other_value, other_target)
     )
 
-    assert with_it.canonical() == without.canonical()
+    assert len({own, none, imputing}) == 3
+    assert renamed == own
 
 
 def test_settings_written_before_there_were_encodings_are_read() -> None:

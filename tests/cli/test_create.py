@@ -14,11 +14,19 @@ import numpy.typing as npt
 import pytest
 
 import dynfrsdb
+from dynfrsdb.api import _training as training
+from dynfrsdb.build import build
+from dynfrsdb.settings import Settings
 from tests.cli.command import dynfrsdb as command
 from tests.cli.command import environment, start
 from tests.cli.tables import SETTINGS, people, write_csv, write_jsonl
 
 JOBS = ("clerk, senior", "cook", "nurse")
+COLUMNS = [
+    {"name": "age", "kind": "number", "values": [], "impute": None},
+    {"name": "job", "kind": "category", "values": list(JOBS), "impute": None},
+    {"name": "smoker", "kind": "boolean", "values": [], "impute": None},
+]
 
 
 def write_parquet(path: Path) -> Path:
@@ -61,17 +69,12 @@ def expected_features() -> npt.NDArray[np.float32]:
 
 @pytest.fixture(scope="module")
 def digest(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The digest of a store that Python makes of the same people."""
-    rows = people()
-    with dynfrsdb.create(
-        tmp_path_factory.mktemp("python") / "people.forest",
-        expected_features(),
-        [row["sick"] for row in rows],
-        ids=[row["id"] for row in rows],
-        n_estimators=7,
-        q=0.5,
-        seed=3,
-    ) as db:
+    """The digest of a store that Python makes of the same people, encoded by hand."""
+    rows, path = people(), tmp_path_factory.mktemp("python") / "people.forest"
+    X, y = expected_features(), [row["sick"] for row in rows]
+    settings = Settings.make(X=X, y=y, n_estimators=7, q=0.5, seed=3, encoding={"columns": COLUMNS})
+    build(path, settings, training(settings, X, y, [row["id"] for row in rows], None), None)
+    with dynfrsdb.open(path) as db:
         return db.digest()
 
 
