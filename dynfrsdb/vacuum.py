@@ -178,7 +178,7 @@ class _Rebuild:
             new.put_sorted(database, _carried(self._snapshot, database))
         write_trees(new, self._db._spec, self._live.ids, self._report)
         entry = new.append_ledger(vacuumed(state, new.number))
-        state.update(reached(entry), tags=0, times=noted(state.get("times", b""), state["commit"], time.time()))
+        state.update(reached(state, entry), tags=0, times=noted(state.get("times", b""), state["commit"], time.time()))
         new.finish()
         with new.snapshot() as fresh:
             problems = Proof(self._db, self._snapshot, fresh, self._live, self._report).problems()

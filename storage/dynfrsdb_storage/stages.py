@@ -51,9 +51,9 @@ def is_vacuumed(state: dict[str, Any]) -> bool:
     return int(state.get("vacuumed", 0)) > int(state.get("erased", 0))
 
 
-def reached(entry: Entry) -> dict[str, int]:
-    """The counters that an entry of a stage raises."""
-    return dict.fromkeys(_REACHED[entry["kind"]], int(entry["through"]))
+def reached(state: dict[str, Any], entry: Entry) -> dict[str, int]:
+    """The counters that an entry of a stage raises; what is further on already stays where it is."""
+    return {name: max(int(state.get(name, 0)), int(entry["through"])) for name in _REACHED[entry["kind"]]}
 
 
 def of_these_files(entries: Iterable[Entry]) -> list[Entry]:
@@ -69,8 +69,7 @@ def counted(entries: Iterable[Entry]) -> dict[str, int]:
     counters = dict.fromkeys(COUNTERS, 0)
     for entry in of_these_files(entries):
         if entry.get("kind") in _REACHED:
-            for name, through in reached(entry).items():
-                counters[name] = max(counters[name], through)
+            counters.update(reached(counters, entry))
     return counters
 
 

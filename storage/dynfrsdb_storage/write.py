@@ -244,7 +244,7 @@ class WriteSession:
         for entry in entries:
             if entry is not None:
                 self.append_ledger(entry)
-                self.state.update(stages.reached(entry))
+                self.state.update(stages.reached(self.state, entry))
 
     def _old_generations(self) -> list[str]:
         """Generations that are there beside the live one; only looked for if a vacuum was made."""
@@ -349,7 +349,7 @@ class WriteSession:
             store = self._store.path
             raise CorruptStore(
                 f"the list of free pages in '{store}' is damaged; nothing was changed. The store can be read: make a "
-                f"copy with 'dynfrsdb backup {store} DEST' and put it in its place"
+                f"copy with 'dynfrsdb backup --unrecorded {store} DEST' and put it in its place"
             )
 
     def _sync_rows(self) -> None:

@@ -85,6 +85,7 @@ def test_a_damaged_free_list_is_refused_before_anything_is_overwritten(store: Wo
         with pytest.raises(dynfrsdb.CorruptStore, match=r"the list of free pages .*; nothing was changed\. .* backup"):
             db.remove([min(store.live)])
         assert db.check()
+    with dynfrsdb.open(path) as db:
         assert db.backup(store_dir / "copy.forest")
 
     assert (path / DATA).read_bytes() == before
