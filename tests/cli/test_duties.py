@@ -154,7 +154,7 @@ def test_a_copy_is_noted_unless_it_must_not_be(own: Path, tmp_path: Path) -> Non
         (("hold", "add", "STORE", "--subject", "person 1"), 2, "missing option '--reason'"),
         (("requests", "cancel", "STORE", 7), 5, "no request 7 waits"),
         (("forget", "STORE", "--subject", "person 1", "--after", "soon"), 3, "is not a delay"),
-        (("forget", "STORE", "--subject", "person 1", "--after", "1d", "--dry-run"), 2, "do not go together"),
+        (("forget", "STORE", "--subject", "person 1", "--after", "1d", "--dry-run"), 2, "neither --dry-run nor"),
         (("suppress", "STORE", "off", "--lift", "x"), 2, "do not go together"),
         (("ledger", "STORE", "--since", "x"), 3, "is not a head"),
         (("ledger", "STORE", "--head", "--since", "x"), 2, "does not go together"),

@@ -184,7 +184,9 @@ def test_a_death_while_the_map_grows_loses_nothing(store_dir: Path, monkeypatch:
             assert child.end() == KILLED
         recover(path, story, dice)
         with dynfrsdb.open(path, "w") as db:
-            Worker(db, story.live, dice, story.hear).add(600)
+            worker = Worker(db, story.live, dice, story.hear)
+            for _ in range(10):
+                worker.add(600)
             assert db.info()["map_size"] > 1 << 20
             mine = answer(db)
         assert last_answers() == [mine]

@@ -213,7 +213,7 @@ def test_a_call_whose_snapshot_ends_because_the_map_grew_asks_again(
 
     def grow() -> None:
         with dynfrsdb.open(tight, "w") as writer:
-            add(writer, range(1000, 2500))
+            add(writer, range(1000, 6000))
 
     with dynfrsdb.open(tight) as db, dynfrsdb.open(tight) as other:
         shelf: Any = db._view._shelf
