@@ -24,6 +24,7 @@ from tests.reliability import (
     test_linearisable,
     test_long_values,
     test_power_loss,
+    test_vacuum,
 )
 
 HERE = Path(__file__).parent
@@ -37,6 +38,7 @@ EFFORT = {
     "test_bad_input.py": (test_bad_input.ROUNDS, "transactions with bad calls"),
     "test_backup.py": (test_backup.COPIES, "backups while others write"),
     "test_two_writers.py": (1, "rounds of two writers"),
+    "test_vacuum.py": (test_vacuum.RANDOM_KILLS, "kills in vacuums"),
 }
 """What each file tries in a round, besides its directed tests."""
 
