@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import pty
+import select
 import subprocess
 import termios
 import time
@@ -143,7 +144,7 @@ class Terminal:
         """What is shown up to and with `until`."""
         deadline = time.monotonic() + PATIENCE
         while until not in self._seen:
-            assert time.monotonic() < deadline, self._seen
+            assert select.select([self._ours], [], [], max(0.0, deadline - time.monotonic()))[0], self._seen
             self._seen += read_terminal(self._ours).decode()
         shown, _, self._seen = self._seen.partition(until)
         return shown + until
@@ -176,7 +177,8 @@ def test_a_person_gets_a_prompt_that_shows_a_transaction_and_completes(terminal:
 def test_ctrl_c_at_the_prompt_only_drops_the_line(terminal: Terminal, own: Path) -> None:
     terminal.type("begin\r", "own.forest*> ")
     terminal.type("remove --id 20\r", "own.forest*> ")
-    terminal.type("remove --id 2\x03", "own.forest*> ")
+    terminal.type("remove --id 2", "--id 2")  # shown: the shell is reading, and will notice an interrupt
+    terminal.type("\x03", "own.forest*> ")
     assert "sequence" in terminal.type("commit\r", "own.forest> ")
 
     with dynfrsdb.open(own) as db:
