@@ -150,7 +150,7 @@ class Terminal:
         return shown + until
 
     def interrupt(self, until: str) -> None:
-        """Press Ctrl-C until something is shown: Python does not notice it at the very moment when it begins to read."""
+        """Press Ctrl-C until something is shown: Python may miss one at the moment when it begins to read."""
         for _ in range(60):
             os.write(self._ours, b"\x03")
             if select.select([self._ours], [], [], 1.0)[0]:
