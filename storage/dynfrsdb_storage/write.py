@@ -163,8 +163,11 @@ class WriteSession:
 
     def append_ledger(self, entry: ledger.Entry) -> ledger.Entry:
         """Add an entry to the ledger with the next commit; returns it with its sequence, prev and hash."""
-        linked = ledger.link(entry, self.state["sequence"] + 1, self.state["head"])
-        self.state.update(sequence=linked["sequence"], head=linked["hash"])
+        return self._append_ledger(self.state, entry)
+
+    def _append_ledger(self, state: dict[str, Any], entry: ledger.Entry) -> ledger.Entry:
+        linked = ledger.link(entry, state["sequence"] + 1, state["head"])
+        state.update(sequence=linked["sequence"], head=linked["hash"])
         self.put("ledger", layout.sequence_key(linked["sequence"]), records.frame(linked))
         return linked
 
@@ -207,14 +210,15 @@ class WriteSession:
         self.state: dict[str, Any] = dict(self.snapshot.state)
 
     def _plan(self) -> _Plan:
-        """Everything the LMDB transaction needs, so that it can be run as often as it takes."""
-        number, before = self.number, self.snapshot.state
+        """Everything the LMDB transaction needs, so that it can be run as often as it takes. The session's own state
+        stays as it is: if the transaction fails, the next attempt makes the same plan."""
+        number, before, state = self.number, self.snapshot.state, dict(self.state)
         written = np.unique(np.concatenate([np.empty(0, np.uint32), *self._written]))
         released = np.unique(np.concatenate([np.empty(0, np.uint32), *self._released]))
         cleared = {key: there for key, there in self._pending.items() if key in self._generation.erased}
-        change = int(self.state["sequence"])
+        change = int(state["sequence"])
         removed = {layout.pending_key(number, at): Pending(at, count, change) for at, count in ranges_of(released)}
-        self._note_stages(cleared, removed)
+        self._note_stages(state, cleared, removed)
         back = sum(there.size for there in cleared.values())
         left = before["reserved"] - len(written) + back
         grown = self._top_up(left)
@@ -226,25 +230,23 @@ class WriteSession:
             "window": layout.MIN_RESERVED,
             "times": ages.noted(before.get("times", b""), number, time.time()),
         }
-        self.put("meta", layout.META_STATE, records.frame({**self.state, **kept}))
+        self.put("meta", layout.META_STATE, records.frame({**state, **kept}))
         noted = [(key, records.pending_payload(there.size, there.sequence)) for key, there in removed.items()]
         self.put_many("pending", noted)
         puts = {name: records.pack_many(name, sorted(pairs.items())) for name, pairs in self._puts.items() if pairs}
         return _Plan(number, written, cleared, removed, grown, puts)
 
-    def _note_stages(self, cleared: dict[bytes, Pending], removed: dict[bytes, Pending]) -> None:
+    def _note_stages(self, state: dict[str, Any], cleared: dict[bytes, Pending], removed: dict[bytes, Pending]) -> None:
         """Add to the ledger what removals have reached since the last commit (stages.py)."""
         left = [there for key, there in self._pending.items() if key not in cleared]
         entries = (
-            stages.rows_erased(self.state, [there.sequence for there in (*left, *removed.values())])
-            if cleared
-            else None,
-            stages.erased(self.state, self._old_generations()),
+            stages.rows_erased(state, [there.sequence for there in (*left, *removed.values())]) if cleared else None,
+            stages.erased(state, self._old_generations()),
         )
         for entry in entries:
             if entry is not None:
-                self.append_ledger(entry)
-                self.state.update(stages.reached(self.state, entry))
+                self._append_ledger(state, entry)
+                state.update(stages.reached(state, entry))
 
     def _old_generations(self) -> list[str]:
         """Generations that are there beside the live one; only looked for if a vacuum was made."""
@@ -331,8 +333,8 @@ class WriteSession:
 
     def _look_before_writing(self, plan: _Plan | None = None) -> None:
         """Raise if the LMDB transaction of a plan (or one for a larger reservation) would spread damage."""
-        ranges: dict[str, list[tuple[bytes, bytes]]] = {"meta": [(layout.META_STATE, layout.META_STATE)]}
-        ranges["reserved"] = ranges["pending"] = [(b"", b"\xff" * 12)]
+        everything = (b"", b"\xff" * 12)
+        ranges = {"meta": [(layout.META_STATE, layout.META_STATE)], "reserved": [everything], "pending": [everything]}
         if plan is not None:
             for name, first, last in self._cuts:
                 ranges.setdefault(name, []).append((first, last))
