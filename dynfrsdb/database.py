@@ -294,9 +294,8 @@ class Database(Duties):
         if answer is not None:
             return answer
         with self._gate.alone():
-            token, view = self._store.newest(), self._committed_view()
+            view = self._committed_view()
             answer = self._newest(lambda stored: view.answer(stored, rows))
-            view.token = token
             view.shrink(self._cache_bytes)
             return answer
 
@@ -320,7 +319,7 @@ class Database(Duties):
         """The answer, if nothing was committed since the last one and everything needed is in memory."""
         with self._gate.shared():
             view = self._view
-            if view.changing or view.token != self._store.newest() or self._store.moved():
+            if view.changing or view.place != self._store.newest() or self._store.moved():
                 return None
             if view.is_empty:
                 return None  # the long way says so in words

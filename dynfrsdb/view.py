@@ -14,12 +14,12 @@ import numpy.typing as npt
 
 from dynfrsdb.errors import CorruptStore, EmptyForest
 from dynfrsdb.settings import Settings
-from dynfrsdb.shelf import Shelf
+from dynfrsdb.shelf import Shelf, clear, edit_lists, growth_pairs
 from dynfrsdb_engine.forest import BadRow, Damaged, Forest
 from dynfrsdb_engine.rows import Rows
 from dynfrsdb_engine.spec import Spec, make_spec
 from dynfrsdb_engine.working import CLEARS, DIRTY_BUCKETS, DIRTY_NODES, TAGS
-from dynfrsdb_storage import Snapshot, Store
+from dynfrsdb_storage import Snapshot, Store, WriteSession
 
 NOWHERE = -1
 
@@ -84,8 +84,8 @@ class View:
         self._generation = NOWHERE
         self._settled = NOWHERE
         self._roots = self.forest.w.roots.copy()
-        self.token = NOWHERE
-        """What `Store.newest` said when the view came to its commit; the same again: nothing was committed."""
+        self.place = NOWHERE
+        """The snapshot that the view was last at. If `Store.newest` says the same, nothing was committed since."""
 
     def forget(self) -> None:
         """Empty the working set."""
@@ -115,6 +115,7 @@ class View:
     def _follow(self, snapshot: Snapshot) -> None:
         """Move to the commit of a snapshot, letting go of what changed on the way."""
         if self.commit == snapshot.commit and self._generation == snapshot.generation.number:
+            self.place = snapshot.place
             return
         stamps, n, tags = snapshot.roots()
         settled = int(snapshot.state["settled"])
@@ -141,6 +142,7 @@ class View:
 
     def _at(self, snapshot: Snapshot) -> None:
         self.commit, self._generation = snapshot.commit, snapshot.generation.number
+        self.place = snapshot.place
         self._settled = int(snapshot.state["settled"])
         self._roots = self.forest.w.roots.copy()
         self.forest.w.top[TAGS] = 0
@@ -150,12 +152,11 @@ class View:
         self.forest.mark_clean()
         self.changing = False
         self._at(snapshot)
-        self.token = self.store.newest()
 
     def passed_over(self, commit: int, snapshot: Snapshot) -> None:
         """If we are at `commit`: the one after it, which this snapshot shows, has changed no tree; we are there too."""
         if self.commit == commit and self._generation == snapshot.generation.number and not self.changing:
-            self.commit, self.token = snapshot.commit, self.store.newest()
+            self.commit, self.place = snapshot.commit, snapshot.place
 
     def roll_back(self, snapshot: Snapshot) -> None:
         """Let go of everything that a transaction changed in memory."""
@@ -165,17 +166,28 @@ class View:
             self.changing = False
             self._at(snapshot)
 
-    def changed_roots(self) -> npt.NDArray[np.int64]:
-        """Trees whose root is not what the store says."""
-        return np.flatnonzero(self.forest.w.roots != self._roots)
+    def write_to(self, session: WriteSession) -> None:
+        """Put everything that changed in the working set into the session's next commit."""
+        forest = self.forest
+        for entry in forest.cleared():
+            clear(session, int(entry["tree"]), int(entry["path"]))
+        with in_words(self.store.path):
+            edit_lists(session, forest.edits())
+        written = forest.dirty_records()
+        nodes, buckets = growth_pairs(written)
+        session.put_many("nodes", nodes)
+        session.put_many("buckets", buckets)
+        changed = np.flatnonzero(forest.w.roots != self._roots)
+        if changed.size:
+            roots = forest.w.roots[changed]
+            session.set_roots(changed, roots["stamp"], roots["n"], roots["tags"])
+        session.state["tags"] += int(forest.w.top[TAGS])
+        if (written.records["stamp"] <= session.snapshot.commit).any():
+            session.state["settled"] += 1  # a tag was grown, which no stamp tells other processes
 
     def has_growth(self) -> bool:
         """Whether the working set holds anything that the store does not: tags grown just now, or by a query before."""
         return bool(self.forest.w.top[[CLEARS, DIRTY_NODES, DIRTY_BUCKETS]].any())
-
-    def new_tags(self) -> int:
-        """By how much the number of tags differs from the store's."""
-        return int(self.forest.w.top[TAGS])
 
     def shrink(self, budget: int) -> None:
         """Stay within a budget of memory, if nothing waits to be written."""

@@ -66,7 +66,8 @@ class Store:
         return WriteSession(self, timeout, purpose)
 
     def newest(self) -> int:
-        """A number that changes whenever anything was committed; about a microsecond."""
+        """The `place` of the newest commit, of which a snapshot that begins now may still show the one before: LMDB
+        publishes a commit for readers a moment after it has written its meta page. About a microsecond."""
         with self._moving:
             generation = self._alive()
             if generation.pid != os.getpid():
