@@ -38,7 +38,7 @@ def current_mark(current: str) -> Mark:
 def read_current(store: Path) -> str:
     """The name of the live generation."""
     try:
-        text = (store / layout.CURRENT_FILE).read_text("ascii", errors="replace")
+        text = (store / layout.CURRENT_FILE).read_text("utf-8", errors="replace")
     except (FileNotFoundError, NotADirectoryError) as error:
         raise _no_store(store) from error
     except PermissionError as error:

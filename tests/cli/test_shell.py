@@ -151,10 +151,12 @@ class Terminal:
 
     def interrupt(self, until: str) -> None:
         """Press Ctrl-C until something is shown: Python may miss one at the moment when it begins to read."""
-        for _ in range(60):
+        for _ in range(6):
             os.write(self._ours, b"\x03")
-            if select.select([self._ours], [], [], 1.0)[0]:
-                self._seen += read_terminal(self._ours).decode()
+            deadline = time.monotonic() + PATIENCE / 6
+            while until not in self._seen and time.monotonic() < deadline:
+                if select.select([self._ours], [], [], 1.0)[0]:
+                    self._seen += read_terminal(self._ours).decode()
             if until in self._seen:
                 self._seen = self._seen.rpartition(until)[2]
                 return
