@@ -16,13 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dynfrsdb.errors import InvalidInput
-from dynfrsdb.inputs import LAST_ID
+from dynfrsdb.inputs import LAST_ID, refuse_too_much
 from dynfrsdb.receipt import now
 from dynfrsdb.secrets import HASH_BYTES, Secrets
 from dynfrsdb.settings import Settings
 from dynfrsdb.shelf import Pair, growth_pairs
-from dynfrsdb.transaction import MAX_SAMPLES, TARGET_SUM_LIMIT
 from dynfrsdb.view import spec_of
 from dynfrsdb_engine.grow import Growth, Job, grow_jobs
 from dynfrsdb_engine.hashing import spread
@@ -54,10 +52,7 @@ def training(
     subjects: npt.NDArray[np.uint8],
 ) -> Training:
     """Samples that were checked one by one, held against what a store can take, in the order of their ids."""
-    if ids.size > MAX_SAMPLES:
-        raise InvalidInput(f"a store holds at most {MAX_SAMPLES} samples")
-    if not settings.classes and np.abs(y).astype(np.float64).sum() >= TARGET_SUM_LIMIT:
-        raise InvalidInput("the targets of all samples together are too large for exact sums; use a larger target_step")
+    refuse_too_much(settings, ids.size, float(np.abs(y).astype(np.float64).sum()))
     if (ids[1:] > ids[:-1]).all():
         return Training(ids, X, y, subjects)
     order = np.argsort(ids, kind="stable")

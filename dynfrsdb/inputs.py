@@ -43,6 +43,10 @@ ID_LIMIT = 2**64
 LAST_ID = ID_LIMIT - 1
 """May be given but is never assigned, so that the next id to assign always fits 64 bits."""
 TARGET_LIMIT = 2**40
+TARGET_SUM_LIMIT = 2**62
+"""The absolute targets (fixed point) of all live samples together stay below this, so that no sum overflows."""
+MAX_SAMPLES = 3_037_000_499
+"""The square of a node's size must fit 63 bits."""
 FOR_EVER = 1e9
 """Seconds; no lock of the system can be asked to wait much longer."""
 
@@ -261,6 +265,14 @@ def _vector(y: Any) -> npt.NDArray[np.float64]:
     if numeric.ndim > 1:
         _refuse_depth("y", numeric.ndim, "target")
     return np.array([_number(value, f"row {row} of y") for row, value in enumerate(y)], np.float64)
+
+
+def refuse_too_much(settings: Settings, samples: int, target_sum: float) -> None:
+    """Raise if a store cannot hold so many samples, or targets that are so large together."""
+    if samples > MAX_SAMPLES:
+        raise InvalidInput(f"a store holds at most {MAX_SAMPLES} samples")
+    if not settings.classes and target_sum >= TARGET_SUM_LIMIT:
+        raise InvalidInput("the targets of all samples together are too large for exact sums; use a larger target_step")
 
 
 def _number(cell: Any, where: str) -> float:

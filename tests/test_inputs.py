@@ -427,3 +427,15 @@ def test_one_subject_is_text_or_bytes_and_somebody() -> None:
     assert refusal(inputs.one_subject, 7) == "the subject is of type int; subjects are str or bytes"
     assert refusal(inputs.one_subject, "") == "the subject is empty; name the person to forget"
     assert refusal(inputs.one_subject, None) == "the subject is of type NoneType; subjects are str or bytes"
+
+
+def test_a_store_holds_no_more_than_its_sums_can() -> None:
+    inputs.refuse_too_much(REGRESSION, inputs.MAX_SAMPLES, inputs.TARGET_SUM_LIMIT - 1)
+    inputs.refuse_too_much(NUMBERED, 1, inputs.TARGET_SUM_LIMIT)  # classes are counted, not summed up
+
+    assert refusal(inputs.refuse_too_much, NUMBERED, inputs.MAX_SAMPLES + 1, 0) == (
+        "a store holds at most 3037000499 samples"
+    )
+    assert refusal(inputs.refuse_too_much, REGRESSION, 1, inputs.TARGET_SUM_LIMIT) == (
+        "the targets of all samples together are too large for exact sums; use a larger target_step"
+    )
