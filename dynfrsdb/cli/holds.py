@@ -4,7 +4,7 @@ Only `requests run-due` needs the engine."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from dynfrsdb.cli.output import emit, properties, rows
 if TYPE_CHECKING:
     from dynfrsdb.receipt import Receipt
     from dynfrsdb.secrets import Secrets
-    from dynfrsdb_storage import Store
+    from dynfrsdb_storage import Snapshot, Store
 
 REFUSED = 3
 _HOLDS = ("number", "subject", "reason", "since", "until", "in_force")
@@ -68,9 +68,7 @@ def hold_list(store: Path, as_json: bool) -> None:
     """All holds, in the order they were placed."""
     from dynfrsdb import holds
 
-    with _opened(store, writable=False) as (source, _), source.snapshot() as snapshot:
-        found = [each.as_dict() for each in holds.listed(snapshot)]
-    emit(found, lambda: rows(_HOLDS, ([each[name] for name in _HOLDS] for each in found)), as_json)
+    _list(store, holds.listed, _HOLDS, as_json)
 
 
 @hold.command("release")
@@ -98,9 +96,7 @@ def requests_list(store: Path, as_json: bool) -> None:
     """All requests that wait, the next one first."""
     from dynfrsdb import later
 
-    with _opened(store, writable=False) as (source, _), source.snapshot() as snapshot:
-        found = [each.as_dict() for each in later.listed(snapshot)]
-    emit(found, lambda: rows(_REQUESTS, ([each[name] for name in _REQUESTS] for each in found)), as_json)
+    _list(store, later.listed, _REQUESTS, as_json)
 
 
 @requests.command("cancel")
@@ -177,6 +173,12 @@ def suppress(store: Path, mode: str | None, lift: str | None, timeout: float, as
             with source.snapshot() as snapshot:
                 found = {"mode": suppression.mode(snapshot.state), "subjects": len(suppression.listed(snapshot))}
             emit(found, lambda: properties(found), as_json)
+
+
+def _list(store: Path, listed: Callable[[Snapshot], list[Any]], columns: tuple[str, ...], as_json: bool) -> None:
+    with _opened(store, writable=False) as (source, _), source.snapshot() as snapshot:
+        found = [each.as_dict() for each in listed(snapshot)]
+    emit(found, lambda: rows(columns, [[each[column] for column in columns] for each in found]), as_json)
 
 
 def _show(receipt: Receipt, as_json: bool) -> None:
