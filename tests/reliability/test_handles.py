@@ -22,27 +22,12 @@ import dynfrsdb
 from dynfrsdb.errors import ClosedStore
 from dynfrsdb.gate import Gate
 from tests.reliability.workload import (
-    PEOPLE,
+    EVERYBODY,
     answer,
     in_child,
     living,
-    new_store,
     traces,
-    warm,
 )
-
-EVERYBODY = set(range(PEOPLE))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _kernels() -> None:
-    warm()
-
-
-@pytest.fixture
-def path(store_dir: Path) -> Path:
-    """The path of a closed store of people."""
-    return new_store(store_dir / "people.forest")
 
 
 def test_a_forked_child_uses_what_its_parent_had_in_memory(path: Path) -> None:

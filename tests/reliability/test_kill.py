@@ -36,16 +36,10 @@ from tests.reliability.workload import (
     living,
     new_store,
     traces,
-    warm,
 )
 
 RANDOM_KILLS = 40 * LENGTH
 Act = Callable[[Worker], object]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _kernels() -> None:
-    warm()
 
 
 def keep_reading(path: Path, stop: Path, tell: Tell) -> None:

@@ -35,17 +35,11 @@ from tests.reliability.workload import (
     living,
     new_store,
     subject,
-    warm,
 )
 
 SECONDS = 15.0 * LENGTH
 READERS = 3
 Note = tuple[int, str, int]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _kernels() -> None:
-    warm()
 
 
 class Writer:

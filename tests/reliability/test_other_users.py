@@ -11,27 +11,13 @@ import pytest
 import dynfrsdb
 from dynfrsdb.errors import ReadOnly
 from tests.reliability.workload import (
-    PEOPLE,
+    EVERYBODY,
     answer,
     in_child,
     living,
-    new_store,
-    warm,
 )
 
-EVERYBODY = set(range(PEOPLE))
 NOBODY = 65534
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _kernels() -> None:
-    warm()
-
-
-@pytest.fixture
-def path(store_dir: Path) -> Path:
-    """The path of a closed store of people."""
-    return new_store(store_dir / "people.forest")
 
 
 def as_nobody(work: Callable[[], object]) -> int:

@@ -13,6 +13,7 @@ import pytest
 import dynfrsdb
 from dynfrsdb.errors import ClosedStore
 from tests.reliability.workload import (
+    EVERYBODY,
     PEOPLE,
     add,
     answer,
@@ -23,22 +24,9 @@ from tests.reliability.workload import (
     living,
     new_store,
     values,
-    warm,
 )
 
-EVERYBODY = set(range(PEOPLE))
 ROWS = values(range(200_000, 200_020))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _kernels() -> None:
-    warm()
-
-
-@pytest.fixture
-def path(store_dir: Path) -> Path:
-    """The path of a closed store of people."""
-    return new_store(store_dir / "people.forest")
 
 
 def ask_at_once(db: dynfrsdb.Database, threads: int = 8, times: int = 30) -> set[str]:

@@ -26,6 +26,7 @@ import pytest
 import dynfrsdb
 from dynfrsdb.errors import ClosedStore, Locked, TransactionMisuse
 from tests.reliability.workload import (
+    EVERYBODY,
     KILLED,
     LENGTH,
     PEOPLE,
@@ -39,22 +40,9 @@ from tests.reliability.workload import (
     living,
     new_store,
     traces,
-    warm,
 )
 
 SECONDS = 5.0 * LENGTH
-EVERYBODY = set(range(PEOPLE))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _kernels() -> None:
-    warm()
-
-
-@pytest.fixture
-def path(store_dir: Path) -> Path:
-    """The path of a closed store of people."""
-    return new_store(store_dir / "people.forest")
 
 
 @contextmanager

@@ -23,9 +23,9 @@ from tests.reliability.test_kill import finish, readers, recover
 from tests.reliability.test_linearisable import Note, Writer, every_commit, fit, read
 from tests.reliability.workload import (
     BATCH,
+    EVERYBODY,
     KILLED,
     LENGTH,
-    PEOPLE,
     Child,
     Story,
     Tell,
@@ -36,13 +36,10 @@ from tests.reliability.workload import (
     die_at,
     fresh_answer,
     living,
-    new_store,
     subject,
     traces,
-    warm,
 )
 
-EVERYBODY = set(range(PEOPLE))
 RANDOM_KILLS = 8 * LENGTH
 SECONDS = 10.0 * LENGTH
 INSTANTS = [
@@ -57,17 +54,6 @@ INSTANTS = [
     ("retire-unlinked", 1),
     ("retire-unlinked", 4),
 ]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _kernels() -> None:
-    warm()
-
-
-@pytest.fixture
-def path(store_dir: Path) -> Path:
-    """The path of a closed store of people."""
-    return new_store(store_dir / "people.forest")
 
 
 def generations(path: Path) -> list[str]:

@@ -41,6 +41,7 @@ from tests.conftest import MEMORY
 
 FEATURES = 4
 PEOPLE = 240
+EVERYBODY = set(range(PEOPLE))
 TREES = 20
 KILLED = -signal.SIGKILL
 LENGTH = max(1, int(os.environ.get("DYNFRSDB_SOAK") or 1))
