@@ -45,8 +45,6 @@ from dynfrsdb_storage.rows import ranges_of
 
 Progress = Callable[[str, int, int], None]
 ATTEMPTS = 5
-OWN = ("slots", "reserved", "pending", "window")
-"""Counters that describe rows.bin: the copy has its own."""
 BUILT = ("meta", "roots", "reserved", "pending")
 """Databases that the builder writes by itself."""
 
@@ -92,7 +90,7 @@ class _Copy:
 
     def to(self, dest: Path) -> int:
         snapshot = self._snapshot
-        state = {name: value for name, value in snapshot.state.items() if name not in OWN}
+        state = {name: value for name, value in snapshot.state.items() if name not in layout.ROW_COUNTERS}
         create(dest, snapshot.settings, state, self._fill, store_id=snapshot.generation.identity["uuid"])
         return snapshot.commit
 

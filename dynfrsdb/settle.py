@@ -18,7 +18,6 @@ import numpy.typing as npt
 
 from dynfrsdb.build import Progress
 from dynfrsdb.errors import Error
-from dynfrsdb.transaction import write_forest
 from dynfrsdb_storage import WriteSession
 from dynfrsdb_storage.retire import retire_old
 
@@ -58,7 +57,7 @@ def _step(db: Database, session: WriteSession, samples: int) -> tuple[int, int, 
                 chosen = _first(found, samples)
                 forest.grow_tags(chosen)
             if db._view.has_growth():
-                write_forest(db, session)
+                db._view.write_to(session)
                 session.commit()
             db._view.committed(session.snapshot)
         except BaseException:

@@ -35,7 +35,6 @@ from dynfrsdb import holds, inputs, request, suppression
 from dynfrsdb.errors import InvalidInput, RequestConflict, SampleExists, SampleNotFound, TransactionMisuse
 from dynfrsdb.receipt import Plan, Receipt, now, receipt_of
 from dynfrsdb.secrets import MODULUS
-from dynfrsdb.shelf import clear, edit_lists, growth_pairs
 from dynfrsdb.snapshot import confirm_index
 from dynfrsdb.view import in_words, rows_of
 from dynfrsdb_engine.forest import BadRow, Effect, Samples
@@ -45,12 +44,8 @@ from dynfrsdb_storage import WriteSession, layout
 if TYPE_CHECKING:
     from dynfrsdb.database import Database
 
-TARGET_SUM_LIMIT = 1 << 62
-"""The absolute targets (fixed point) of all live samples together stay below this, so that no sum overflows."""
 COMMIT_SECONDS, RECORD_SECONDS = 5e-4, 1e-5
 """What a durable commit takes, and each record in it, on the disks that were measured (for the estimate of a plan)."""
-MAX_SAMPLES = 3_037_000_499
-"""The square of a node's size must fit 63 bits."""
 
 
 @dataclass
@@ -152,7 +147,8 @@ class Transaction:
             return self._replay_ids(len(rows)) if given is None else given
         chosen = self._assign(len(rows)) if given is None else given
         self._refuse_living(chosen)
-        self._refuse_too_much(targets)
+        state = session.state
+        inputs.refuse_too_much(settings, state["samples"] + len(rows), state["targets"] + int(np.abs(targets).sum()))
         if not len(rows):
             return chosen
         slots = session.reserve(len(rows))
@@ -179,7 +175,9 @@ class Transaction:
             if live is None:
                 confirm_index(self._open().snapshot)
                 raise SampleNotFound(f"sample {id} is not in '{self._db.path}'")
-        self._take_away({id: live for id, live in found.items() if live is not None})
+        mine = {id: live for id, live in found.items() if live is not None}
+        self._refuse_held({live.subject for live in mine.values() if live.subject})
+        self._take_away(mine)
         return len(numbers)
 
     def forget(self, subject: Any) -> int:
@@ -199,8 +197,7 @@ class Transaction:
     def _forget(self, hashed: bytes) -> int:
         """Remove all samples of the subject with this hash, if there are any; returns how many."""
         session = self._open()
-        if self._heeds_holds:
-            holds.refuse_held(session.snapshot, [hashed])
+        self._refuse_held({hashed})
         session.snapshot.confirm_pages("subjects")  # or a page that lost records would have us forget only some of them
         first, last = layout.subject_range(hashed)
         stored = [layout.parse_subject_key(key)[1] for key, _ in session.snapshot.scan("subjects", first, last)]
@@ -256,10 +253,12 @@ class Transaction:
             self._entry["skipped"] = self.skipped
         return sorted(set(range(len(hashes))).difference(rows))
 
+    def _refuse_held(self, subjects: set[bytes]) -> None:
+        if self._heeds_holds:
+            holds.refuse_held(self._open().snapshot, subjects)
+
     def _take_away(self, found: dict[int, Live]) -> None:
         session = self._open()
-        if self._heeds_holds:
-            holds.refuse_held(session.snapshot, {live.subject for live in found.values() if live.subject})
         slots = np.array([live.slot for live in found.values()], np.uint32)
         ids = np.array(list(found), np.uint64)
         with in_words(self._db.path):
@@ -313,15 +312,6 @@ class Transaction:
                     f"row {row}: sample {id} is already in '{self._db.path}'; remove it first or choose another id"
                 )
 
-    def _refuse_too_much(self, targets: npt.NDArray[np.int64]) -> None:
-        state = self._open().state
-        if state["samples"] + targets.size > MAX_SAMPLES:
-            raise InvalidInput(f"a store holds at most {MAX_SAMPLES} samples")
-        if self._db._settings.n_classes == 0 and state["targets"] + int(np.abs(targets).sum()) >= TARGET_SUM_LIMIT:
-            raise InvalidInput(
-                "the targets of all samples together are too large for exact sums; use a larger target_step"
-            )
-
     def _count(self, samples: int, targets: int) -> None:
         state = self._open().state
         state["samples"] += samples
@@ -367,7 +357,7 @@ class Transaction:
             self._apply()
             self._db._settle_small(session)
             entry = self._note()
-            write_forest(self._db, session)
+            self._db._view.write_to(session)
             session.commit()
             self._db._view.committed(session.snapshot)
         self.receipt = receipt_of(entry, tuple(self._ids))
@@ -447,23 +437,3 @@ class Transaction:
         if self._session is None:
             raise TransactionMisuse("this transaction is not open; use it inside its 'with' block")
         return self._session
-
-
-def write_forest(db: Database, session: WriteSession) -> None:
-    """Put everything that changed in the working set into the session's next commit."""
-    forest = db._view.forest
-    for entry in forest.cleared():
-        clear(session, int(entry["tree"]), int(entry["path"]))
-    with in_words(db.path):
-        edit_lists(session, forest.edits())
-    changed_records = forest.dirty_records()
-    nodes, buckets = growth_pairs(changed_records)
-    session.put_many("nodes", nodes)
-    session.put_many("buckets", buckets)
-    changed = db._view.changed_roots()
-    if changed.size:
-        roots = forest.w.roots[changed]
-        session.set_roots(changed, roots["stamp"], roots["n"], roots["tags"])
-    session.state["tags"] += db._view.new_tags()
-    if (changed_records.records["stamp"] <= session.snapshot.commit).any():
-        session.state["settled"] += 1  # a tag was grown, which no stamp tells other processes

@@ -73,6 +73,8 @@ SUBJECT_BYTES = 16
 ROOTS_PER_RECORD = 128
 MAX_DEPTH = 56
 MIN_RESERVED = 1024
+ROW_COUNTERS = ("slots", "reserved", "pending", "window")
+"""Counters of `state` that describe rows.bin: a copy, or a new generation, has its own."""
 KEEP_ALLOCATED = 64 << 20
 TAIL_BYTES = 256 << 10
 MAX_READERS = 1024

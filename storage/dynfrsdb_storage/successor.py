@@ -37,8 +37,6 @@ from dynfrsdb_storage.rows import RowFile
 from dynfrsdb_storage.write import WriteSession
 
 _SENT_AT_ONCE = 2_000
-_OWN = ("slots", "reserved", "pending", "window")
-"""Counters that describe rows.bin: the new generation has its own."""
 
 
 class Successor:
@@ -49,7 +47,8 @@ class Successor:
         self._session, self._store = session, Path(old.store)
         self.settings = old.settings
         self._identity = old.identity
-        self.state: dict[str, Any] = {name: x for name, x in session.snapshot.state.items() if name not in _OWN}
+        before = session.snapshot.state.items()
+        self.state: dict[str, Any] = {name: value for name, value in before if name not in layout.ROW_COUNTERS}
         self.state["commit"] = session.number
         self._rows = 0
 
