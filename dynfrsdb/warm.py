@@ -55,6 +55,7 @@ def _ask(db: Database, reader: Database) -> None:
         handle.predict_proba(X)
         handle.predict_proba(X[:1])
     db.verify()
+    db.sample(0)
     with open_store(db.path, cache_bytes=1) as small:
         for shift in range(3):
             small.predict(X + shift)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,11 @@ MACHINE_SEED = 20250701
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--machine-seed", type=int, default=MACHINE_SEED, help="the seed of the state machine's examples")
+
+
+def pytest_configure() -> None:
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as in the background of a shell; children inherit it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_report_header(config: pytest.Config) -> str:

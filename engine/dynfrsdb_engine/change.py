@@ -45,17 +45,18 @@ from dynfrsdb_engine.recount import (
     LOST,
     Bench,
     apply_totals,
+    bench_at,
     foresee,
     no_samples,
     recount,
     recount_target,
     samples_below,
 )
-from dynfrsdb_engine.reference import refer
+from dynfrsdb_engine.reference import Address, refer
 from dynfrsdb_engine.rows import Rows
 from dynfrsdb_engine.score import best_split
 from dynfrsdb_engine.search import pure
-from dynfrsdb_engine.spec import Spec
+from dynfrsdb_engine.spec import Spec, spec_at
 from dynfrsdb_engine.working import (
     CLEARS,
     EDITS,
@@ -68,6 +69,7 @@ from dynfrsdb_engine.working import (
     TOP_NODE,
     Working,
     touch_node,
+    working_at,
 )
 
 CHANGE = np.dtype(
@@ -294,12 +296,12 @@ def do_item(
 
 @kernel
 def change(
-    spec: Spec,
-    w: Working,
+    spec_address: Address[Spec],
+    w_address: Address[Working],
+    bench_address: Address[Bench],
     rows: Rows,
     ops: Ops,
     stamp: int,
-    bench: Bench,
     stacks: tuple[npt.NDArray[np.void], npt.NDArray[np.void]],
     fill: npt.NDArray[np.int64],
 ) -> int:
@@ -307,7 +309,8 @@ def change(
 
     Items that need something end on `stacks[1]`. On MISPLACED or ROTTEN the item is on top of `stacks[0]`.
     """
-    spec, w, rows, ops, bench = refer(spec), refer(w), refer(rows), refer(ops), refer(bench)
+    spec, w, bench = spec_at(spec_address), working_at(w_address), bench_at(bench_address)
+    rows, ops = refer(rows), refer(ops)
     items, waiting = stacks
     while fill[0] > 0:
         fill[0] -= 1

@@ -24,8 +24,8 @@ from dynfrsdb_engine.records import (
     pack_split,
     split_room,
 )
-from dynfrsdb_engine.reference import refer
-from dynfrsdb_engine.spec import Spec
+from dynfrsdb_engine.reference import Address, Held, refer
+from dynfrsdb_engine.spec import Spec, spec_at
 from dynfrsdb_engine.unaligned import put16, put32, put64, put_float
 from dynfrsdb_engine.working import (
     CLEARS,
@@ -36,6 +36,7 @@ from dynfrsdb_engine.working import (
     MISSING,
     NOBODY,
     Working,
+    working_at,
 )
 
 
@@ -90,9 +91,9 @@ def pack_node(spec: Spec, w: Working, row: int, out: npt.NDArray[np.uint8], at: 
 
 
 @kernel
-def pack_dirty(spec: Spec, w: Working, sink: Sink) -> None:
+def pack_dirty(spec_address: Address[Spec], w_address: Address[Working], sink: Sink) -> None:
     """Write all dirty lines as records; a fresh long list is named by its place in `lists`."""
-    spec, w, sink = refer(spec), refer(w), refer(sink)
+    spec, w, sink = spec_at(spec_address), working_at(w_address), refer(sink)
     for i in range(w.top[DIRTY_NODES]):
         row = np.int64(w.dirty_nodes[i])
         node = w.nodes[row]
@@ -118,12 +119,13 @@ def pack_dirty(spec: Spec, w: Working, sink: Sink) -> None:
         sink.fill[1] += 1
 
 
-def dirty_records(spec: Spec, w: Working) -> Growth:
+def dirty_records(spec: Held[Spec], working: Held[Working]) -> Growth:
     """Every changed record, ready to be written."""
+    w = working.value
     nodes, buckets = int(w.top[DIRTY_NODES]), int(w.top[DIRTY_BUCKETS])
-    data = np.empty(nodes * split_room(spec) + buckets * bucket_room(spec.bucket) + 1, np.uint8)
+    data = np.empty(nodes * split_room(spec.value) + buckets * bucket_room(spec.value.bucket) + 1, np.uint8)
     sink = Sink(data, np.zeros(nodes + buckets, RECORD), np.zeros(3, np.int64))
-    pack_dirty(spec, w, sink)
+    pack_dirty(spec.address, working.address, sink)
     return Growth(sink.records[: sink.fill[1]], sink.data[: sink.fill[0]], w.lists)
 
 
@@ -135,9 +137,9 @@ def forget_notes(w: Working) -> None:
 
 
 @kernel
-def mark_clean(w: Working) -> None:
+def mark_clean(w_address: Address[Working]) -> None:
     """After a commit: memory and disk agree."""
-    w = refer(w)
+    w = working_at(w_address)
     for i in range(w.top[DIRTY_NODES]):
         row = np.int64(w.dirty_nodes[i])
         w.nodes[row].dirty = 0
@@ -147,19 +149,18 @@ def mark_clean(w: Working) -> None:
     forget_notes(w)
 
 
-@kernel
+@inner
 def drop_point(w: Working, at: int) -> None:
     """Let go of everything at and below a point; it is missing afterwards."""
-    w = refer(w)
     free_below(w, at)
     w.points[at].feature = MISSING
     w.points[at].owner = NOBODY
 
 
 @kernel
-def drop_dirty(w: Working) -> None:
+def drop_dirty(w_address: Address[Working]) -> None:
     """After a rollback: let go of every line that differs from the disk. `roots` must be read again by the caller."""
-    w = refer(w)
+    w = working_at(w_address)
     for i in range(w.top[DIRTY_NODES]):
         row = np.int64(w.dirty_nodes[i])
         if w.nodes[row].kind != 0 and w.nodes[row].dirty:

@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from dynfrsdb_engine.kernel import inner, kernel
-from dynfrsdb_engine.reference import refer
+from dynfrsdb_engine.reference import Address, Held, refer
 from dynfrsdb_engine.rows import Rows, intact
 from dynfrsdb_engine.slots import sort
-from dynfrsdb_engine.spec import Spec
+from dynfrsdb_engine.spec import Spec, spec_at
 from dynfrsdb_engine.unaligned import put16, put32, put64, put_float
-from dynfrsdb_engine.working import LEAF_POINT, NOBODY, Working
+from dynfrsdb_engine.working import LEAF_POINT, NOBODY, Working, working_at
 
 NOT_SETTLED, BAD_SLOT = -1, -2
 
@@ -25,9 +25,11 @@ class NotSettled(Exception):
 
 
 @kernel
-def list_points(w: Working, root: int, order: npt.NDArray[np.int32], parents: npt.NDArray[np.int32]) -> int:
+def list_points(
+    w_address: Address[Working], root: int, order: npt.NDArray[np.int32], parents: npt.NDArray[np.int32]
+) -> int:
     """Points of a tree in pre-order, each with the place of its parent; returns how many, or NOT_SETTLED."""
-    w = refer(w)
+    w = working_at(w_address)
     stack = np.empty((256, 2), np.int32)
     stack[0, 0], stack[0, 1], height, n = root, -1, 1, 0
     while height > 0:
@@ -47,10 +49,13 @@ def list_points(w: Working, root: int, order: npt.NDArray[np.int32], parents: np
 
 @kernel
 def sum_counts(
-    spec: Spec, w: Working, order: npt.NDArray[np.int32], parents: npt.NDArray[np.int32], counts: npt.NDArray[np.int64]
+    w_address: Address[Working],
+    order: npt.NDArray[np.int32],
+    parents: npt.NDArray[np.int32],
+    counts: npt.NDArray[np.int64],
 ) -> None:
     """Counts of every point (n in the last column), summed up from the leaves."""
-    spec, w = refer(spec), refer(w)
+    w = working_at(w_address)
     last = counts.shape[1] - 1
     for i in range(order.size - 1, -1, -1):
         point = w.points[order[i]]
@@ -89,15 +94,15 @@ def leaf_ids(rows: Rows, slots: npt.NDArray[np.uint32], ids: npt.NDArray[np.uint
 
 @kernel
 def write_tree(
-    spec: Spec,
-    w: Working,
+    spec_address: Address[Spec],
+    w_address: Address[Working],
     rows: Rows,
     order: npt.NDArray[np.int32],
     counts: npt.NDArray[np.int64],
     out: npt.NDArray[np.uint8],
 ) -> int:
     """Write the tree's bytes; returns how many, or BAD_SLOT."""
-    spec, w, rows = refer(spec), refer(w), refer(rows)
+    spec, w, rows = spec_at(spec_address), working_at(w_address), refer(rows)
     at, bucket, used = 0, np.int64(NOBODY), 0
     ids = np.empty(counts[0, counts.shape[1] - 1], np.uint64)
     for i in range(order.size):
@@ -125,19 +130,19 @@ def write_tree(
     return at
 
 
-def tree_bytes(spec: Spec, w: Working, rows: Rows, tree: int) -> bytes:
+def tree_bytes(spec: Held[Spec], w: Held[Working], rows: Rows, tree: int) -> bytes:
     """The bytes of a settled tree that is wholly in memory, its long lists too."""
-    n = int(w.roots[tree]["n"])
+    n = int(w.value.roots[tree]["n"])
     order, parents = np.empty(2 * max(n, 1), np.int32), np.empty(2 * max(n, 1), np.int32)
-    size = list_points(w, tree, order, parents)
+    size = list_points(w.address, tree, order, parents)
     if size < 0:
         raise NotSettled(tree)
     order, parents = order[:size], parents[:size]
-    columns = spec.classes or 1
+    columns = spec.value.classes or 1
     counts = np.zeros((size, columns + 1), np.int64)
-    sum_counts(spec, w, order, parents, counts)
+    sum_counts(w.address, order, parents, counts)
     out = np.empty(size * (11 + max(4 * columns, 8)) + 8 * n, np.uint8)
-    length = write_tree(spec, w, rows, order, counts, out)
+    length = write_tree(spec.address, w.address, rows, order, counts, out)
     if length < 0:
         raise ValueError(f"a row of tree {tree} fails its hash")
     return out[:length].tobytes()

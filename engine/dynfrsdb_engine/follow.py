@@ -35,10 +35,10 @@ from dynfrsdb_engine.records import (
     unpack_split,
 )
 from dynfrsdb_engine.recount import copy_candidate
-from dynfrsdb_engine.reference import refer
+from dynfrsdb_engine.reference import Address
 from dynfrsdb_engine.scan import FOUND_MISSING, note_found
 from dynfrsdb_engine.slots import copy
-from dynfrsdb_engine.spec import Spec
+from dynfrsdb_engine.spec import Spec, spec_at
 from dynfrsdb_engine.unaligned import get16, get32, get64, get_float
 from dynfrsdb_engine.working import (
     MISSING,
@@ -52,6 +52,7 @@ from dynfrsdb_engine.working import (
     new_bucket,
     new_node,
     new_pair,
+    working_at,
 )
 
 ZERO = np.int64(0)
@@ -87,13 +88,17 @@ def renew_split(spec: Spec, w: Working, record: Record, data: Bytes, at: int) ->
 
 @kernel
 def renew(
-    spec: Spec, w: Working, records: npt.NDArray[np.void], data: Bytes, found: npt.NDArray[np.void]
+    spec_address: Address[Spec],
+    w_address: Address[Working],
+    records: npt.NDArray[np.void],
+    data: Bytes,
+    found: npt.NDArray[np.void],
 ) -> tuple[int, int, int]:
     """Bring points up to date with new records, or drop them; notes children to look at next in `found`.
 
     Returns (what became of the last record looked at, its index, how many were noted).
     """
-    spec, w = refer(spec), refer(w)
+    spec, w = spec_at(spec_address), working_at(w_address)
     count = ZERO
     for i in range(records.size):
         record = records[i]
@@ -124,18 +129,26 @@ def renew(
 
 
 @kernel
-def drop_unlisted_tags(w: Working) -> None:
+def drop_nodes(w_address: Address[Working], trees: npt.NDArray[np.int64], paths: npt.NDArray[np.uint64]) -> None:
+    """Let go of these nodes and everything below them."""
+    w = working_at(w_address)
+    for i in range(trees.size):
+        drop_point(w, locate(w, trees[i], paths[i], depth_of(paths[i]))[0])
+
+
+@kernel
+def drop_unlisted_tags(w_address: Address[Working]) -> None:
     """Let go of tags whose list is only on disk: somebody else may have grown them, and then it is there no more."""
-    w = refer(w)
+    w = working_at(w_address)
     for row in range(w.top[TOP_NODE]):
         if w.nodes[row].kind == TAG and w.nodes[row].list_at < 0:
             drop_point(w, w.nodes[row].point)
 
 
 @kernel
-def mark_used(w: Working) -> None:
+def mark_used(w_address: Address[Working]) -> None:
     """A node was used when something below it was."""
-    w = refer(w)
+    w = working_at(w_address)
     for row in range(w.top[TOP_BUCKET]):
         if w.buckets[row].kind:
             climb(w, w.buckets[row].parent, w.buckets[row].used)
@@ -216,9 +229,11 @@ def copy_node(old: Working, new: Working, at: int, to: int, parent: int) -> int:
 
 
 @kernel
-def compact(spec: Spec, old: Working, new: Working, oldest: int) -> None:
+def compact(
+    spec_address: Address[Spec], old_address: Address[Working], new_address: Address[Working], oldest: int
+) -> None:
     """Copy everything that was used since `oldest` into the empty working set `new`, which has room for all of it."""
-    spec, old, new = refer(spec), refer(old), refer(new)
+    spec, old, new = spec_at(spec_address), working_at(old_address), working_at(new_address)
     stack = np.empty((128, 3), np.int64)
     for t in range(spec.trees):
         new.roots[t] = old.roots[t]
@@ -246,9 +261,9 @@ def compact(spec: Spec, old: Working, new: Working, oldest: int) -> None:
 
 
 @kernel
-def sample_uses(w: Working, sample: npt.NDArray[np.int64]) -> int:
+def sample_uses(w_address: Address[Working], sample: npt.NDArray[np.int64]) -> int:
     """Fill `sample` with times of use of buckets and long lists, spread over all; returns how many."""
-    w = refer(w)
+    w = working_at(w_address)
     count = ZERO
     lines = w.top[TOP_BUCKET] + w.top[TOP_NODE]
     stride = max(1, lines // sample.size)

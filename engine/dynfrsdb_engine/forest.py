@@ -16,29 +16,28 @@ import numpy.typing as npt
 from dynfrsdb_engine import change as changes
 from dynfrsdb_engine import predict as predicting
 from dynfrsdb_engine.collect import Ops
-from dynfrsdb_engine.commit import dirty_records, drop_dirty, drop_point, mark_clean
+from dynfrsdb_engine.commit import dirty_records, drop_dirty, mark_clean
 from dynfrsdb_engine.digest import tree_bytes
-from dynfrsdb_engine.follow import compact, drop_unlisted_tags, mark_used, renew, sample_uses
+from dynfrsdb_engine.follow import compact, drop_nodes, drop_unlisted_tags, mark_used, renew, sample_uses
 from dynfrsdb_engine.grow import RECORD, BadRow, Growth, Job, grow_jobs, grow_parallel
 from dynfrsdb_engine.hashing import spread
-from dynfrsdb_engine.install import GOOD, WRONG_STAMP, install, keep_list, make_room
+from dynfrsdb_engine.install import GOOD, WRONG_STAMP, install, make_room, take_list
 from dynfrsdb_engine.kernel import Record
 from dynfrsdb_engine.lists import MISPLACED, NEED_LISTS, NEED_RECORD, NO_ROOM, OVER, WAIT
-from dynfrsdb_engine.recount import make_bench
+from dynfrsdb_engine.recount import BENCH, make_bench
 from dynfrsdb_engine.rows import Rows
 from dynfrsdb_engine.scan import (
-    ALL,
     FOUND,
     FOUND_LIST,
     FOUND_MISSING,
     FOUND_TAG,
     expected_sizes,
+    scan_below,
     scan_dirty_tags,
     scan_tags,
-    scan_tree,
 )
 from dynfrsdb_engine.source import Damaged, Source
-from dynfrsdb_engine.spec import Spec
+from dynfrsdb_engine.spec import SPEC, Spec
 from dynfrsdb_engine.working import (
     CLEARS,
     CLOCK,
@@ -51,10 +50,11 @@ from dynfrsdb_engine.working import (
     TOP_LIST,
     TOP_NODE,
     TOP_POINT,
+    WORKING,
     Working,
     ensure,
-    locate,
     make_working,
+    point_of,
     used_bytes,
 )
 
@@ -95,12 +95,22 @@ class Forest:
     def __init__(self, spec: Spec, source: Source, rows: Rows, *, changeable: bool) -> None:
         self.spec, self.source, self.rows = spec, source, rows
         self.changeable = changeable
-        self.w: Working = make_working(spec, changeable)
-        self._bench = make_bench(spec)
+        self._spec, self._bench = SPEC.hold(spec), BENCH.hold(make_bench(spec))
+        self._working = WORKING.hold(make_working(spec, changeable))
         self._needs = np.zeros(4 * ROWS_AT_ONCE, predicting.NEED)
         self._counts = np.zeros(2, np.int64)
         self.track = False
         """Whether queries note what they use, so that `shrink` knows what to keep."""
+
+    @property
+    def w(self) -> Working:
+        """The working set."""
+        return self._working.value
+
+    @w.setter
+    def w(self, w: Working) -> None:
+        if w is not self._working.value:
+            self._working = WORKING.hold(w)
 
     def set_roots(self, stamps: npt.NDArray[np.uint64], n: npt.NDArray[np.uint32], tags: npt.NDArray[np.uint8]) -> None:
         """Take over what the roots must be."""
@@ -122,7 +132,9 @@ class Forest:
         self, records: npt.NDArray[np.void], data: npt.NDArray[np.uint8], lists: npt.NDArray[np.uint32], grown: bool
     ) -> None:
         self.w = make_room(self.w, records, data.size, int(records["list_size"].sum()))
-        status, i = install(self.spec, self.w, records, data, lists, grown, grown and self.changeable)
+        status, i = install(
+            self._spec.address, self._working.address, records, data, lists, grown, grown and self.changeable
+        )
         self._refuse(status, records, i)
 
     def _refuse(self, status: int, records: npt.NDArray[np.void], i: int) -> None:
@@ -150,7 +162,7 @@ class Forest:
     def load(self, trees: npt.NDArray[np.int64], paths: npt.NDArray[np.uint64]) -> None:
         """Bring the records of these nodes, whose parents are in memory."""
         sizes = np.empty(trees.size, np.int64)
-        expected_sizes(self.w, trees, paths, sizes)
+        expected_sizes(self._working.address, trees, paths, sizes)
         if sizes.size and sizes.min() < 0:
             raise Damaged(int(trees[sizes.argmin()]), int(paths[sizes.argmin()]), "has no parent")
         places = list(zip(trees.tolist(), paths.tolist(), (sizes <= self.spec.bucket).tolist(), strict=True))
@@ -162,7 +174,7 @@ class Forest:
         if found:
             self._bring([(tree, place, bucket) for place, bucket, _ in found], [payload for _, _, payload in found])
         for entry in self._scan(
-            lambda out: scan_tree(self.w, tree, np.uint64(path), self._point(tree, path), int(ALL), out, 0)
+            lambda out: scan_below(self._working.address, tree, np.uint64(path), self._point(tree, path), out)
         ):
             if entry["what"] == FOUND_MISSING:
                 raise Damaged(tree, int(entry["path"]), "is missing")
@@ -170,7 +182,7 @@ class Forest:
                 self._load_list(tree, int(entry["path"]), int(entry["point"]))
 
     def _point(self, tree: int, path: int) -> int:
-        return int(locate(self.w, tree, np.uint64(path), path.bit_length() - 1)[0])
+        return int(point_of(self._working.address, tree, np.uint64(path), path.bit_length() - 1))
 
     def _load_list(self, tree: int, path: int, point: int) -> None:
         """Bring a long list, with what the open transaction changed in it."""
@@ -188,7 +200,7 @@ class Forest:
                 tree, path, f"has a list of {slots.size} samples where {self.w.stats.head[row]['n']} are expected"
             )
         self.w = ensure(self.w, lists=slots.size)
-        keep_list(self.w, row, slots)
+        take_list(self._working.address, row, slots)
 
     def _scan(self, scanner: Callable[[npt.NDArray[np.void]], int]) -> npt.NDArray[np.void]:
         """Run a scanner, again with more room if it found more than fits."""
@@ -215,22 +227,21 @@ class Forest:
     def _renew(self, trees: npt.NDArray[np.int64], paths: npt.NDArray[np.uint64]) -> npt.NDArray[np.void]:
         """Bring these nodes up to date; returns the children to look at next."""
         sizes = np.empty(trees.size, np.int64)
-        expected_sizes(self.w, trees, paths, sizes)
+        expected_sizes(self._working.address, trees, paths, sizes)
         small = sizes <= self.spec.bucket
-        for tree, path in zip(trees[small].tolist(), paths[small].tolist(), strict=True):
-            drop_point(self.w, self._point(tree, path))
+        drop_nodes(self._working.address, trees[small], paths[small])
         places = [
             (tree, path, False) for tree, path in zip(trees[~small].tolist(), paths[~small].tolist(), strict=True)
         ]
         records, data = self._as_records(places, self.source.records(places))
         found = np.zeros(2 * len(places), FOUND)
-        status, i, count = renew(self.spec, self.w, records, data, found)
+        status, i, count = renew(self._spec.address, self._working.address, records, data, found)
         self._refuse(status, records, i)
         return found[:count]
 
     def forget_unlisted_tags(self) -> None:
         """After somebody else settled: let go of tags whose list may be gone from the disk."""
-        drop_unlisted_tags(self.w)
+        drop_unlisted_tags(self._working.address)
 
     def shrink(self, budget: int) -> bool:
         """Keep what was used lately, if the working set is larger than `budget` bytes; returns whether it was.
@@ -241,8 +252,8 @@ class Forest:
         if self.size <= budget:
             return False
         sample = np.zeros(1024, np.int64)
-        uses = np.sort(sample[: sample_uses(self.w, sample)])
-        mark_used(self.w)
+        uses = np.sort(sample[: sample_uses(self._working.address, sample)])
+        mark_used(self._working.address)
         oldest = int(uses[uses.size // 2]) if uses.size else 0
         self._compact(oldest if uses.size and uses[0] < oldest else oldest + 1)
         if self.size > budget:
@@ -250,7 +261,7 @@ class Forest:
         return True
 
     def _compact(self, oldest: int) -> None:
-        old, top = self.w, self.w.top
+        top = self.w.top
         new = ensure(
             make_working(self.spec, self.changeable),
             points=int(top[TOP_POINT]),
@@ -260,8 +271,9 @@ class Forest:
             buckets=int(top[TOP_BUCKET]),
         )
         new.top[CLOCK], new.top[TAGS] = top[CLOCK], top[TAGS]
-        compact(self.spec, old, new, oldest)
-        self.w = new
+        held = WORKING.hold(new)
+        compact(self._spec.address, self._working.address, held.address, oldest)
+        self._working = held
 
     # Queries
 
@@ -280,7 +292,9 @@ class Forest:
         """As `predict`, if everything needed is in memory; changes nothing, so several threads may call it at once."""
         out = np.empty((X.shape[0], self.spec.classes or 1))
         if self.track:
-            ready = predicting.predict(self.spec, self.w, X, out, NO_NEEDS, np.zeros(2, np.int64), True)
+            ready = predicting.predict(
+                self._spec.address, self._working.address, X, out, NO_NEEDS, np.zeros(2, np.int64), True
+            )
         else:
             ready = all(
                 self._answer(X[start : start + ROWS_AT_ONCE], out[start : start + ROWS_AT_ONCE])
@@ -289,12 +303,13 @@ class Forest:
         return out if ready else None
 
     def _answer(self, X: npt.NDArray[np.float32], out: npt.NDArray[np.float64]) -> bool:
-        w = self.w
-        return bool(predicting.answer(self.spec, w.points, w.leaves, w.roots, X, out))
+        return bool(predicting.answer(self._spec.address, self._working.address, X, out))
 
     def _try(self, X: npt.NDArray[np.float32], out: npt.NDArray[np.float64]) -> bool:
         self._counts[1] += 1
-        return bool(predicting.predict(self.spec, self.w, X, out, self._needs, self._counts, self.track))
+        return bool(
+            predicting.predict(self._spec.address, self._working.address, X, out, self._needs, self._counts, self.track)
+        )
 
     def _meet(self, needs: npt.NDArray[np.void], X: npt.NDArray[np.float32]) -> None:
         """Load what is missing and grow the tags that queries met."""
@@ -330,7 +345,7 @@ class Forest:
     def tags(self) -> npt.NDArray[np.void]:
         """All tags of the forest, largest first; brings what is missing on the way to them."""
         while True:
-            found = self._scan(lambda out: scan_tags(self.spec, self.w, out))
+            found = self._scan(lambda out: scan_tags(self._spec.address, self._working.address, out))
             missing = found[found["what"] == FOUND_MISSING]
             if not missing.size:
                 return found[np.argsort(-found["n"], kind="stable")]
@@ -338,7 +353,7 @@ class Forest:
 
     def dirty_tags(self, limit: int) -> npt.NDArray[np.void]:
         """The tags of the open transaction with at most `limit` samples."""
-        return self._scan(lambda out: scan_dirty_tags(self.w, limit, out))
+        return self._scan(lambda out: scan_dirty_tags(self._working.address, limit, out))
 
     def grow_tags(self, found: npt.NDArray[np.void], pool: Executor | None = None) -> None:
         """Grow these tags wholly."""
@@ -350,7 +365,7 @@ class Forest:
     def load_tree(self, tree: int) -> None:
         """Bring a whole tree and grow its tags."""
         self.load_below(tree, 1)
-        found = self._scan(lambda out: scan_tree(self.w, tree, np.uint64(1), tree, int(ALL), out, 0))
+        found = self._scan(lambda out: scan_below(self._working.address, tree, np.uint64(1), tree, out))
         self.grow_tags(found[found["what"] == FOUND_TAG])
 
     def plant(self, tree: int, growth: Growth) -> None:
@@ -360,7 +375,7 @@ class Forest:
 
     def tree_bytes(self, tree: int) -> bytes:
         """What the digest of a tree hashes; the tree must be wholly in memory and settled."""
-        return tree_bytes(self.spec, self.w, self.rows, tree)
+        return tree_bytes(self._spec, self._working, self.rows, tree)
 
     # Changes
 
@@ -377,7 +392,8 @@ class Forest:
         trees, tagged = int(fill[0]), int(self.w.top[TAGGINGS])
         self.w = ensure(self.w, nodes=8, buckets=8, leaves=64, edits=min(order.size, 1024) + 1, cleared=64)
         while True:
-            status = changes.change(self.spec, self.w, self.rows, ops, stamp, self._bench, (items, waiting), fill)
+            held = (self._spec.address, self._working.address, self._bench.address)
+            status = changes.change(*held, self.rows, ops, stamp, (items, waiting), fill)
             if status == OVER:
                 made = int(self.w.top[TAGGINGS]) - tagged
                 return Effect(trees, int(fill[changes.VISITED]), int(fill[changes.VOIDED]), made)
@@ -419,7 +435,7 @@ class Forest:
 
     def dirty_records(self) -> Growth:
         """Every changed record."""
-        return dirty_records(self.spec, self.w)
+        return dirty_records(self._spec, self._working)
 
     def cleared(self) -> npt.NDArray[np.void]:
         """Nodes whose old records, and all below them, must be deleted before the changed ones are written."""
@@ -440,11 +456,11 @@ class Forest:
 
     def mark_clean(self) -> None:
         """After a commit: memory and disk agree."""
-        mark_clean(self.w)
+        mark_clean(self._working.address)
 
     def drop_changes(self) -> None:
         """After a rollback: let go of everything that differs from the disk. Roots must be set again."""
-        drop_dirty(self.w)
+        drop_dirty(self._working.address)
 
 
 __all__ = ["BadRow", "Damaged", "Effect", "Forest", "Samples", "Source"]

@@ -104,7 +104,7 @@ class Queries(NamedTuple):
     all: bool
 
 
-@kernel
+@inner
 def depth_of(path: np.uint64) -> int:
     """The root's path is 1 and has depth 0."""
     depth = 0

@@ -26,7 +26,7 @@ S11, S27, S30, S31, S32 = np.uint64(11), np.uint64(27), np.uint64(30), np.uint64
 UNIT = 2.0**-53
 
 
-@kernel
+@inner
 def mix(z: np.uint64) -> np.uint64:
     """The finaliser of splitmix64."""
     z = (z ^ (z >> S30)) * MIX_A
@@ -34,19 +34,19 @@ def mix(z: np.uint64) -> np.uint64:
     return z ^ (z >> S31)
 
 
-@kernel
+@inner
 def step(h: np.uint64, v: np.uint64) -> np.uint64:
     """Draw one more word into the hash."""
     return mix((h ^ v) + GOLDEN)
 
 
-@kernel
+@inner
 def below(h: np.uint64, m: int) -> int:
     """An integer in 0 .. m-1 from the high half of `h`."""
     return np.int64(((h >> S32) * np.uint64(m)) >> S32)
 
 
-@kernel
+@inner
 def place(order_hash: np.uint64, j: int, d: int) -> int:
     """Which place of the shuffle is swapped into place `j`."""
     return j + below(step(order_hash, np.uint64(j)), d - j)
@@ -71,7 +71,7 @@ def threshold(word: np.uint64, lo: float, hi: float) -> float:
     return np.float32(w + np.float32(0.0))
 
 
-@kernel
+@inner
 def thresholds(node_hash: np.uint64, feature: int, lo: float, hi: float, out: npt.NDArray[np.float32]) -> None:
     """Fill `out` with the thresholds of one candidate, ascending; each leaves a sample on both sides.
 

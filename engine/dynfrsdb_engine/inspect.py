@@ -24,9 +24,7 @@ from dynfrsdb_engine.records import (
     SPLIT,
     SPLIT_HEADER,
     TAG,
-    unpack_split,
 )
-from dynfrsdb_engine.search import Stats, make_stats
 from dynfrsdb_engine.spec import Spec
 
 
@@ -128,10 +126,3 @@ def places(spec: Spec, growth: Growth) -> Iterator[Place]:
         place = Place.read(spec, int(record["tree"]), int(record["path"]), data, bool(record["bucket"]))
         lists = growth.lists[record["list_at"] : record["list_at"] + record["list_size"]]
         yield place.with_list(lists) if record["list_size"] else place
-
-
-def split_stats(spec: Spec, tree: int, path: int, data: bytes) -> Stats:
-    """The statistics of a split record, in line 0."""
-    stats = make_stats(spec, 1)
-    unpack_split(spec, tree, np.uint64(path), np.frombuffer(bytearray(data), np.uint8), 0, stats, 0)
-    return stats

@@ -26,8 +26,8 @@ from dynfrsdb_engine.records import (
     TAG,
     unpack_split,
 )
-from dynfrsdb_engine.reference import refer
-from dynfrsdb_engine.spec import Spec
+from dynfrsdb_engine.reference import Address
+from dynfrsdb_engine.spec import Spec, spec_at
 from dynfrsdb_engine.unaligned import get16, get32, get64, get_float
 from dynfrsdb_engine.working import (
     LEAF_POINT,
@@ -49,6 +49,7 @@ from dynfrsdb_engine.working import (
     raise_tags,
     touch_bucket,
     touch_node,
+    working_at,
 )
 
 SMALL, LARGE = np.int64(2), np.int64(4)
@@ -197,8 +198,8 @@ def release_tag(w: Working, at: int, changed: bool) -> None:
 
 @kernel
 def install(
-    spec: Spec,
-    w: Working,
+    spec_address: Address[Spec],
+    w_address: Address[Working],
     records: npt.NDArray[np.void],
     data: Bytes,
     lists: npt.NDArray[np.uint32],
@@ -209,7 +210,7 @@ def install(
 
     `grown` records replace a tag, the others what is missing. One whose place is taken, or lies below a node that the
     open transaction made void, is passed over. `changed` marks what is brought in as to be written."""
-    spec, w = refer(spec), refer(w)
+    spec, w = spec_at(spec_address), working_at(w_address)
     for i in range(records.size):
         record = records[i]
         at, parent = locate(w, record.tree, record.path, depth_of(record.path))
@@ -251,9 +252,14 @@ def install(
 
 
 @kernel
+def take_list(w_address: Address[Working], row: int, slots: npt.NDArray[np.uint32]) -> None:
+    """Put a long list that was brought from disk into memory."""
+    keep_list(working_at(w_address), row, slots)
+
+
+@inner
 def keep_list(w: Working, row: int, slots: npt.NDArray[np.uint32]) -> None:
     """Put a long list into memory."""
-    w = refer(w)
     at = w.top[TOP_LIST]
     for i in range(slots.size):
         w.lists[at + i] = slots[i]

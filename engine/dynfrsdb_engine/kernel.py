@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import numba
 from numba.core import config
 from numba.core.compiler_lock import global_compiler_lock
+from numba.extending import register_jitable
 
 F = TypeVar("F", bound=Callable[..., Any])
 Record = Any
@@ -87,6 +88,12 @@ def inner(function: F) -> F:
     Without the door for Python, which would take longer to compile than the kernel.
     """
     return _compiled(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+
+
+def anywhere(function: F) -> F:
+    """A function that Python calls as it is, and kernels compiled."""
+    both: F = register_jitable(function)
+    return both
 
 
 def inlined(function: F) -> F:

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dynfrsdb_engine.kernel import inner, kernel
-from dynfrsdb_engine.reference import refer
-from dynfrsdb_engine.spec import Spec
-from dynfrsdb_engine.working import CLOCK, LEAF_POINT, TAGGED, Working
+from dynfrsdb_engine.reference import Address
+from dynfrsdb_engine.spec import Spec, spec_at
+from dynfrsdb_engine.working import CLOCK, LEAF_POINT, TAGGED, Working, working_at
 
 LANES = 8
 """Walks that go on side by side."""
@@ -138,10 +138,8 @@ def add_leaves(
 
 @kernel
 def answer(
-    spec: Spec,
-    points: npt.NDArray[np.void],
-    leaves: npt.NDArray[np.int64],
-    roots: npt.NDArray[np.void],
+    spec_address: Address[Spec],
+    w_address: Address[Working],
     X: npt.NDArray[np.float32],
     out: npt.NDArray[np.float64],
 ) -> bool:
@@ -150,7 +148,8 @@ def answer(
     Changes nothing else, so several threads may ask at once. Many rows walk side by side in one tree, whose points stay
     near that way; few rows one after the other, each in many trees.
     """
-    spec = refer(spec)
+    spec, w = spec_at(spec_address), working_at(w_address)
+    points, leaves, roots = w.points, w.leaves, w.roots
     n = X.shape[0]
     trees, holding = np.zeros(roots.size + LANES, np.uint64), begin(out, roots)
     if n < LANES:
@@ -186,8 +185,8 @@ def note_use(w: Working, owner: int) -> None:
 
 @kernel
 def predict(
-    spec: Spec,
-    w: Working,
+    spec_address: Address[Spec],
+    w_address: Address[Working],
     X: npt.NDArray[np.float32],
     out: npt.NDArray[np.float64],
     needs: npt.NDArray[np.void],
@@ -199,7 +198,7 @@ def predict(
     What did is in `needs` then, as far as there is room, and counts[0] says how many: a missing record once a call
     (counts[1] is the call's own number), a tag for every row that meets it. With `track`, what is used is noted.
     """
-    spec, w = refer(spec), refer(w)
+    spec, w = spec_at(spec_address), working_at(w_address)
     counts[0] = 0
     failed = 0
     holding = begin(out, w.roots)

@@ -17,8 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dynfrsdb_engine.hashing import step, thresholds
-from dynfrsdb_engine.kernel import inner, kernel
-from dynfrsdb_engine.reference import refer
+from dynfrsdb_engine.kernel import anywhere, inner
 from dynfrsdb_engine.search import Stats, zero
 from dynfrsdb_engine.spec import Spec
 from dynfrsdb_engine.unaligned import (
@@ -49,16 +48,15 @@ LEAF_MARK = np.int64(0xFFFF)
 """Stands where a feature would at a leaf inside a bucket."""
 
 
-@kernel
+@anywhere
 def split_room(spec: Spec) -> int:
     """The most bytes that a split record can take."""
-    spec = refer(spec)
     totals = 8 * max(spec.totals, 6)
     candidate = 19 + spec.thresholds * (4 * spec.columns if spec.classes else 12)
     return SPLIT_HEADER + totals + spec.candidates * candidate + 2 + 6 * spec.features
 
 
-@kernel
+@anywhere
 def bucket_room(n: int) -> int:
     """The most bytes that a bucket of n samples can take: a leaf for each sample."""
     return BUCKET_HEADER + 4 * n + 8 * n + 12 * (n + 1)
@@ -290,10 +288,9 @@ def unpack_constants(spec: Spec, data: Bytes, at: int, stats: Stats, row: int, b
     stats.head[row].skipped = skipped
 
 
-@kernel
+@inner
 def unpack_split(spec: Spec, tree: int, path: np.uint64, data: Bytes, at: int, stats: Stats, row: int) -> None:
     """Read the statistics of a split record into line `row`."""
-    spec, stats = refer(spec), refer(stats)
     head = stats.head[row]
     head.n, head.n_left = get32(data, at + 4), get32(data, at + 32)
     head.m, head.best, head.cut = get16(data, at + 2), get16(data, at + 42), np.int64(data[at + 44])

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from dynfrsdb_engine.collect import Ops, edit_list, gather_below
 from dynfrsdb_engine.hashing import ORDER, place, restore, step, thresholds
 from dynfrsdb_engine.kernel import Record, inlined, inner
+from dynfrsdb_engine.reference import Layout
 from dynfrsdb_engine.rows import FIRST_FEATURE, Rows, intact
 from dynfrsdb_engine.search import (
     Scratch,
@@ -32,7 +33,7 @@ from dynfrsdb_engine.search import (
     make_stats,
     zero,
 )
-from dynfrsdb_engine.spec import Spec
+from dynfrsdb_engine.spec import EXAMPLE, Spec
 from dynfrsdb_engine.working import TOP_LIST, Working
 
 STILL, MOVED, CONSTANT_NOW = 0, 1, 2
@@ -81,6 +82,10 @@ def make_bench(spec: Spec) -> Bench:
         np.full(d, NEW, np.int32),
     )
     return Bench(foresight, make_scratch(spec, 1), make_stats(spec, 1))
+
+
+BENCH = Layout(make_bench(EXAMPLE))
+bench_at = BENCH.reader()
 
 
 @inner

@@ -9,8 +9,8 @@ from dynfrsdb_engine.grow import depth_of
 from dynfrsdb_engine.install import expected
 from dynfrsdb_engine.kernel import inner, kernel
 from dynfrsdb_engine.records import LEFT_TAGS, RIGHT_TAGS, TAG
-from dynfrsdb_engine.reference import refer
-from dynfrsdb_engine.spec import Spec
+from dynfrsdb_engine.reference import Address
+from dynfrsdb_engine.spec import Spec, spec_at
 from dynfrsdb_engine.working import (
     DIRTY_BUCKETS,
     DIRTY_NODES,
@@ -18,6 +18,7 @@ from dynfrsdb_engine.working import (
     TAGGED,
     Working,
     locate,
+    working_at,
 )
 
 FOUND = np.dtype([("path", "u8"), ("n", "i8"), ("tree", "i8"), ("point", "i8"), ("what", "i8")], align=True)
@@ -36,7 +37,7 @@ def note_found(
     return count + 1
 
 
-@kernel
+@inner
 def scan_tree(
     w: Working, tree: int, path: np.uint64, root: int, tags_only: int, found: npt.NDArray[np.void], count: int
 ) -> int:
@@ -44,7 +45,6 @@ def scan_tree(
 
     With `tags_only` it goes only where a tag is known to be. Returns the number of findings, which may be more than
     fit."""
-    w = refer(w)
     stack, paths = np.empty(128, np.int32), np.empty(128, np.uint64)
     stack[0], paths[0], height = root, path, 1
     while height > 0:
@@ -69,9 +69,15 @@ def scan_tree(
 
 
 @kernel
-def scan_tags(spec: Spec, w: Working, found: npt.NDArray[np.void]) -> int:
+def scan_below(w_address: Address[Working], tree: int, path: np.uint64, root: int, found: npt.NDArray[np.void]) -> int:
+    """Note everything at and below a point that is a tag, or not in memory; returns how many there are."""
+    return scan_tree(working_at(w_address), tree, path, root, ALL, found, ZERO)
+
+
+@kernel
+def scan_tags(spec_address: Address[Spec], w_address: Address[Working], found: npt.NDArray[np.void]) -> int:
     """Find all tags of the forest, and what is missing on the way to one."""
-    spec, w = refer(spec), refer(w)
+    spec, w = spec_at(spec_address), working_at(w_address)
     count = ZERO
     for t in range(spec.trees):
         if w.roots[t].tags:
@@ -80,9 +86,9 @@ def scan_tags(spec: Spec, w: Working, found: npt.NDArray[np.void]) -> int:
 
 
 @kernel
-def scan_dirty_tags(w: Working, limit: int, found: npt.NDArray[np.void]) -> int:
+def scan_dirty_tags(w_address: Address[Working], limit: int, found: npt.NDArray[np.void]) -> int:
     """Find the tags that the open transaction made or changed, with at most `limit` samples."""
-    w = refer(w)
+    w = working_at(w_address)
     count = ZERO
     for i in range(w.top[DIRTY_NODES]):
         row = w.dirty_nodes[i]
@@ -98,10 +104,13 @@ def scan_dirty_tags(w: Working, limit: int, found: npt.NDArray[np.void]) -> int:
 
 @kernel
 def expected_sizes(
-    w: Working, trees: npt.NDArray[np.int64], paths: npt.NDArray[np.uint64], sizes: npt.NDArray[np.int64]
+    w_address: Address[Working],
+    trees: npt.NDArray[np.int64],
+    paths: npt.NDArray[np.uint64],
+    sizes: npt.NDArray[np.int64],
 ) -> None:
     """How many samples each missing node must have, as its parent says; -1 if its parent is not in memory."""
-    w = refer(w)
+    w = working_at(w_address)
     for i in range(trees.size):
         at, parent = locate(w, trees[i], paths[i], depth_of(paths[i]))
         sizes[i] = expected(w, trees[i], paths[i], parent)[1] if at >= 0 else -1

@@ -24,7 +24,7 @@ LOW = np.uint64(0xFFFFFFFF)
 XLOG_TABLE = 1 << 16
 
 
-@kernel
+@inner
 def square_high(x: np.uint64) -> tuple[np.uint64, np.uint64]:
     """The 128-bit square of `x` as (high, low) words."""
     a, b = x >> U32, x & LOW
@@ -35,7 +35,7 @@ def square_high(x: np.uint64) -> tuple[np.uint64, np.uint64]:
     return high, x * x
 
 
-@kernel
+@inner
 def xlogx(m: int) -> int:
     """X(m) = floor(m * log2(m) * 2^24), log2 with 56 binary digits."""
     if m < 2:
@@ -172,7 +172,7 @@ def best_squares(counts: npt.NDArray[np.int64], total: int, n: int, limit: float
     return best, cut, at
 
 
-@kernel
+@inner
 def best_split(
     criterion: int,
     counts: npt.NDArray[np.int64],

@@ -11,11 +11,13 @@ without a scan whether the node became pure."""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from dynfrsdb_engine.reference import Layout
 from dynfrsdb_engine.score import ENTROPY, GINI, SQUARED_ERROR, entropy_table
 
 CRITERIA = {"gini": GINI, "entropy": ENTROPY, "squared_error": SQUARED_ERROR}
@@ -78,5 +80,29 @@ def make_spec(
         step=float(step),
         occupancy_key=np.uint64(occupancy_key),
         tree_keys=np.ascontiguousarray(tree_keys, dtype=np.uint64),
-        xlog=entropy_table() if code == ENTROPY else np.zeros(1, np.int64),
+        xlog=_entropies() if code == ENTROPY else np.zeros(1, np.int64),
     )
+
+
+@cache
+def _entropies() -> npt.NDArray[np.int64]:
+    return entropy_table()
+
+
+EXAMPLE = make_spec(
+    n_features=1,
+    p=1,
+    s=1,
+    n_classes=2,
+    criterion="gini",
+    max_depth=1,
+    min_samples_split=2,
+    bucket=1,
+    k=1,
+    offset=0.0,
+    step=1.0,
+    occupancy_key=0,
+    tree_keys=np.zeros(1, np.uint64),
+)
+SPEC = Layout(EXAMPLE)
+spec_at = SPEC.reader()

@@ -22,16 +22,17 @@ makes room before a kernel runs, so kernels never allocate."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import operator
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from dynfrsdb_engine.kernel import inner, kernel
 from dynfrsdb_engine.records import LEFT_TAGS, RIGHT_TAGS
-from dynfrsdb_engine.reference import refer
+from dynfrsdb_engine.reference import Address, Layout
 from dynfrsdb_engine.search import Stats, make_stats
-from dynfrsdb_engine.spec import Spec
+from dynfrsdb_engine.spec import EXAMPLE, Spec
 
 POINT = np.dtype([("feature", "i4"), ("cut", "f4"), ("child", "i4"), ("owner", "i4")], align=True)
 NODE = np.dtype(
@@ -126,6 +127,10 @@ def make_working(spec: Spec, keep_stats: bool) -> Working:
     )
 
 
+WORKING = Layout(make_working(EXAMPLE, keep_stats=True))
+working_at = WORKING.reader()
+
+
 def _room(array: npt.NDArray[np.void], size: int) -> npt.NDArray[np.void]:
     """The array itself, or a copy with room for `size` lines and half as much again."""
     if size <= array.shape[0]:
@@ -146,10 +151,10 @@ def ensure(
     cleared: int = 0,
     edits: int = 0,
 ) -> Working:
-    """The same working set with room for that many more of each."""
+    """The same working set with room for that many more of each; itself, if there is room."""
     top = w.top
     nodes, buckets = int(top[TOP_NODE]) + nodes, int(top[TOP_BUCKET]) + buckets
-    return Working(
+    wider = Working(
         points=_room(w.points, int(top[TOP_POINT]) + points),
         leaves=_room(w.leaves, int(top[TOP_LEAF]) + leaves),
         lists=_room(w.lists, int(top[TOP_LIST]) + lists),
@@ -164,6 +169,12 @@ def ensure(
         dirty_buckets=_room(w.dirty_buckets, buckets),
         top=top,
     )
+    return w if all(map(operator.is_, _arrays(w), _arrays(wider))) else wider
+
+
+def _arrays(w: Working) -> list[npt.NDArray[Any]]:
+    """All arrays, those in `stats` too."""
+    return [*w.stats, *(array for array in w if not isinstance(array, Stats))]
 
 
 def used_bytes(w: Working) -> int:
@@ -286,10 +297,9 @@ def lower_tags(w: Working, tree: int, path: np.uint64, parent: int) -> None:
     w.roots[tree].tags = 0
 
 
-@kernel
+@inner
 def locate(w: Working, tree: int, path: np.uint64, depth: int) -> tuple[int, int]:
     """The point of a node and its parent's line in `nodes`; (-1, -1) if an ancestor is not a split in memory."""
-    w = refer(w)
     at, parent = tree, -1
     for level in range(depth - 1, -1, -1):
         point = w.points[at]
@@ -298,3 +308,9 @@ def locate(w: Working, tree: int, path: np.uint64, depth: int) -> tuple[int, int
         parent = np.int64(point.owner)
         at = np.int64(point.child) + np.int64((path >> np.uint64(level)) & np.uint64(1))
     return at, parent
+
+
+@kernel
+def point_of(w_address: Address[Working], tree: int, path: np.uint64, depth: int) -> int:
+    """The point of a node; -1 if an ancestor is not a split in memory."""
+    return locate(working_at(w_address), tree, path, depth)[0]

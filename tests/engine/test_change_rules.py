@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dynfrsdb_engine.inspect import split_stats
 from dynfrsdb_engine.records import LEAF, SPLIT, TAG
 from tests import naive
+from tests.engine.doors import split_stats
 from tests.engine.shelf import ShelvedForest
 
 LINE = naive.Settings(

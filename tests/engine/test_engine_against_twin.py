@@ -10,14 +10,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from dynfrsdb_engine import hashing, score
-from dynfrsdb_engine.inspect import split_stats
-from dynfrsdb_engine.kernel import kernel
 from dynfrsdb_engine.records import SPLIT
 from tests import naive, nasty
+from tests.engine.doors import door, split_stats
 from tests.engine.shelf import ShelvedForest
 from tests.test_naive import (
     GAIN_VECTORS,
@@ -34,29 +32,21 @@ HISTORIES = range(48)
 STEPS = 12
 
 
+hash_step, place, thresholds = door(hashing.step), door(hashing.place), door(hashing.thresholds)
+put_back, best_squares, xlogx = door(hashing.restore), door(score.best_squares), door(score.xlogx)
+
+
 def step(h: int, *values: int) -> np.uint64:
     """Draw values into a hash; a kernel gives a Python int, which must be made 64 bits without sign again."""
     state = np.uint64(h)
     for value in values:
-        state = np.uint64(hashing.step(state, np.uint64(value)))
+        state = np.uint64(hash_step(state, np.uint64(value)))
     return state
 
 
 def bits(value: int) -> Any:
     """The float32 with these bits."""
     return np.array([value], np.uint32).view(np.float32)[0]
-
-
-@kernel
-def put_back(shuffled: npt.NDArray[np.int32], swaps: npt.NDArray[np.int32], n: int) -> None:
-    """A door to a kernel that only kernels may call."""
-    hashing.restore(shuffled, swaps, n)
-
-
-@kernel
-def best_squares(counts: npt.NDArray[np.int64], total: int, n: int, limit: float) -> tuple[float, int, int]:
-    """A door to a kernel that only kernels may call."""
-    return score.best_squares(counts, total, n, limit)
 
 
 def test_the_hash_is_splitmix64() -> None:
@@ -76,7 +66,7 @@ def test_kernels_cut_as_the_frozen_vectors_say(
 ) -> None:
     out = np.empty(len(expected), np.float32)
 
-    hashing.thresholds(step(key, path), feature, bits(lo), bits(hi), out)
+    thresholds(step(key, path), feature, bits(lo), bits(hi), out)
 
     assert out.view(np.uint32).tolist() == expected
 
@@ -87,7 +77,7 @@ def test_kernels_order_features_as_the_frozen_vectors_say(key: int, path: int, d
     shuffled, swaps = np.arange(d, dtype=np.int32), np.empty(d, np.int32)
 
     for j in range(d):
-        swaps[j] = hashing.place(order_hash, j, d)
+        swaps[j] = place(order_hash, j, d)
         shuffled[[j, swaps[j]]] = shuffled[[swaps[j], j]]
 
     assert shuffled.tolist() == expected
@@ -108,7 +98,7 @@ def test_kernels_place_samples_as_the_frozen_vectors_say(sample: int, trees: int
 
 @pytest.mark.parametrize(("m", "expected"), X_VECTORS)
 def test_kernels_know_m_log_m_as_the_frozen_vectors_say(m: int, expected: int) -> None:
-    assert score.xlogx(m) == expected
+    assert xlogx(m) == expected
 
 
 def test_the_table_of_m_log_m_is_the_twins() -> None:
