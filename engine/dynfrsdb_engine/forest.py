@@ -59,6 +59,8 @@ from dynfrsdb_engine.working import (
 )
 
 NO_NEEDS = np.zeros(0, predicting.NEED)
+FEW = 8
+"""Missing subtrees that are brought one by one; more are brought with everything around them, in one go."""
 ROWS_AT_ONCE = 1024
 """Query rows that one kernel call takes, so that what a cold call needs stays bounded."""
 
@@ -170,16 +172,23 @@ class Forest:
 
     def load_below(self, tree: int, path: int) -> None:
         """Bring everything at and below a node, long lists too."""
-        found = list(self.source.below(tree, path))
-        if found:
-            self._bring([(tree, place, bucket) for place, bucket, _ in found], [payload for _, _, payload in found])
-        for entry in self._scan(
-            lambda out: scan_below(self._working.address, tree, np.uint64(path), self._point(tree, path), out)
-        ):
+        found = self._scan_below(tree, path)
+        missing = found[found["what"] == FOUND_MISSING]["path"].tolist()
+        if missing:
+            for top in missing if len(missing) <= FEW else [path]:
+                below = list(self.source.below(tree, top))
+                self._bring([(tree, place, bucket) for place, bucket, _ in below], [payload for _, _, payload in below])
+            found = self._scan_below(tree, path)
+        for entry in found:
             if entry["what"] == FOUND_MISSING:
                 raise Damaged(tree, int(entry["path"]), "is missing")
             if entry["what"] == FOUND_LIST:
                 self._load_list(tree, int(entry["path"]), int(entry["point"]))
+
+    def _scan_below(self, tree: int, path: int) -> npt.NDArray[np.void]:
+        """Tags at and below a node, and what is not in memory."""
+        point = self._point(tree, path)
+        return self._scan(lambda out: scan_below(self._working.address, tree, np.uint64(path), point, out))
 
     def _point(self, tree: int, path: int) -> int:
         return int(point_of(self._working.address, tree, np.uint64(path), path.bit_length() - 1))
@@ -190,11 +199,11 @@ class Forest:
         edits = self.w.edits[: self.w.top[EDITS]]
         mine = edits[(edits["row"] == row) & (edits["tree"] == tree) & (edits["path"] == path)]
         slots = self.source.long_list(tree, path)
-        stays = dict(
-            zip(mine["slot"].tolist(), (mine["sign"] > 0).tolist(), strict=True)
-        )  # the last edit of a slot counts
-        entering = np.array([slot for slot, inside in stays.items() if inside], np.uint32)
-        slots = np.sort(np.concatenate([np.setdiff1d(slots, mine["slot"]), entering])).astype(np.uint32)
+        if mine.size:
+            # The last edit of a slot counts.
+            stays = dict(zip(mine["slot"].tolist(), (mine["sign"] > 0).tolist(), strict=True))
+            entering = np.array([slot for slot, inside in stays.items() if inside], np.uint32)
+            slots = np.sort(np.concatenate([np.setdiff1d(slots, mine["slot"]), entering])).astype(np.uint32)
         if slots.size != self.w.stats.head[row]["n"]:
             raise Damaged(
                 tree, path, f"has a list of {slots.size} samples where {self.w.stats.head[row]['n']} are expected"
@@ -365,7 +374,7 @@ class Forest:
     def load_tree(self, tree: int) -> None:
         """Bring a whole tree and grow its tags."""
         self.load_below(tree, 1)
-        found = self._scan(lambda out: scan_below(self._working.address, tree, np.uint64(1), tree, out))
+        found = self._scan_below(tree, 1)
         self.grow_tags(found[found["what"] == FOUND_TAG])
 
     def plant(self, tree: int, growth: Growth) -> None:

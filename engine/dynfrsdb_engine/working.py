@@ -22,8 +22,7 @@ makes room before a kernel runs, so kernels never allocate."""
 
 from __future__ import annotations
 
-import operator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -152,29 +151,29 @@ def ensure(
     edits: int = 0,
 ) -> Working:
     """The same working set with room for that many more of each; itself, if there is room."""
-    top = w.top
-    nodes, buckets = int(top[TOP_NODE]) + nodes, int(top[TOP_BUCKET]) + buckets
-    wider = Working(
-        points=_room(w.points, int(top[TOP_POINT]) + points),
-        leaves=_room(w.leaves, int(top[TOP_LEAF]) + leaves),
-        lists=_room(w.lists, int(top[TOP_LIST]) + lists),
+    top = w.top.tolist()
+    points, leaves, lists = top[TOP_POINT] + points, top[TOP_LEAF] + leaves, top[TOP_LIST] + lists
+    nodes, buckets = top[TOP_NODE] + nodes, top[TOP_BUCKET] + buckets
+    cleared, edits = top[CLEARS] + cleared, top[EDITS] + edits
+    there = (w.points, w.leaves, w.lists, w.nodes, w.buckets, w.cleared, w.edits)
+    wanted = (points, leaves, lists, nodes, buckets, cleared, edits)
+    if all(size <= array.shape[0] for array, size in zip(there, wanted, strict=True)):
+        return w
+    return Working(
+        points=_room(w.points, points),
+        leaves=_room(w.leaves, leaves),
+        lists=_room(w.lists, lists),
         nodes=_room(w.nodes, nodes),
         stats=Stats(*(_room(array, nodes) for array in w.stats)),
         buckets=_room(w.buckets, buckets),
         slots=_room(w.slots, buckets),
         roots=w.roots,
-        cleared=_room(w.cleared, int(top[CLEARS]) + cleared),
-        edits=_room(w.edits, int(top[EDITS]) + edits),
+        cleared=_room(w.cleared, cleared),
+        edits=_room(w.edits, edits),
         dirty_nodes=_room(w.dirty_nodes, nodes),
         dirty_buckets=_room(w.dirty_buckets, buckets),
-        top=top,
+        top=w.top,
     )
-    return w if all(map(operator.is_, _arrays(w), _arrays(wider))) else wider
-
-
-def _arrays(w: Working) -> list[npt.NDArray[Any]]:
-    """All arrays, those in `stats` too."""
-    return [*w.stats, *(array for array in w if not isinstance(array, Stats))]
 
 
 def used_bytes(w: Working) -> int:

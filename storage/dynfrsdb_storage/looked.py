@@ -4,8 +4,8 @@ A process that commits again and again would look at the same pages again and ag
 sound, so a range of keys stays so while nobody else commits. Nothing is believed for long, though: bits flip while a
 process lives, too.
 
-    nodes     [  leaf 7  )[  leaf 9  )       [ leaf 12 )
-    a commit that splits leaf 9 in two changes nothing here: the keys are the same
+    nodes     [  leaf 7    leaf 9  )       [ leaf 12 )
+    a commit that splits leaf 9 in two changes nothing here: the keys are the same. Neighbours become one range.
 """
 
 import time
@@ -51,6 +51,13 @@ class Looked:
     def add(self, database: str, joining: bool, found: Range) -> None:
         """Note a range, for writes that may join pages with their neighbours or for others."""
         begins, ranges = self._ranges.setdefault((database, joining), ([], []))
-        i = bisect_right(begins, found[0])
-        begins.insert(i, found[0])
-        ranges.insert(i, found)
+        begin, end = found
+        i = bisect_right(begins, begin)
+        if i < len(begins) and begins[i] == end:
+            del begins[i]
+            end = ranges.pop(i)[1]
+        if i and ranges[i - 1][1] == begin:
+            ranges[i - 1] = begins[i - 1], end
+        else:
+            begins.insert(i, begin)
+            ranges.insert(i, (begin, end))

@@ -45,3 +45,11 @@ def test_nothing_is_believed_for_long(seen: Looked, monkeypatch: pytest.MonkeyPa
     seen.begin(7)
 
     assert seen.find("nodes", False, b"c") is None
+
+
+def test_neighbours_become_one_range(seen: Looked) -> None:
+    seen.add("nodes", False, (b"p", None))
+    seen.add("nodes", False, (b"f", b"m"))
+
+    assert seen.find("nodes", False, b"c") == (b"b", None)
+    assert seen.find("nodes", False, b"a") is None
