@@ -18,7 +18,7 @@ import dynfrsdb
 from dynfrsdb import shelf
 from dynfrsdb_engine import records
 from dynfrsdb_storage import layout
-from tests.test_naive import HASH_VECTORS, KEY_VECTORS, OCCUPANCY_VECTORS, ORDER_VECTORS, THRESHOLD_VECTORS, X_VECTORS
+from tests.vectors import HASH_VECTORS, KEY_VECTORS, OCCUPANCY_VECTORS, ORDER_VECTORS, THRESHOLD_VECTORS, X_VECTORS
 
 DOCUMENT = (Path(__file__).parents[1] / "storage" / "FORMAT.md").read_text()
 TREE_RECORDS = DOCUMENT.split("\n### Tree records\n", 1)[1].split("\n## ", 1)[0]

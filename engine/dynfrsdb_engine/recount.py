@@ -223,6 +223,30 @@ def recount_candidate(
     return True
 
 
+@inlined
+def not_added(spec: Spec, ops: Ops, a: int, b: int, totals: npt.NDArray[np.int64]) -> int:
+    """How many samples of a node were there before its change and still are; `totals` are those after it."""
+    old = totals[0]
+    for c in range(1, spec.classes):
+        old += totals[c]
+    for i in range(a, b):
+        old -= ops.sign[ops.order[i]] > 0
+    return old
+
+
+@inlined
+def widened(ops: Ops, a: int, b: int, constant: Record, old: int) -> tuple[float, float]:
+    """The range of a feature that had one value in `old` samples, with the samples that are added."""
+    first, lo, hi = old == 0, constant.value, constant.value
+    for i in range(a, b):
+        o = ops.order[i]
+        if ops.sign[o] > 0:
+            x = ops.X[o, constant.feature]
+            lo, hi = (x, x) if first else (min(lo, x), max(hi, x))
+            first = False
+    return lo, hi
+
+
 @inner
 def end_constancy(
     spec: Spec,
@@ -241,22 +265,8 @@ def end_constancy(
     Returns whether it varies now, and its least value. `totals` are those after the change.
     """
     f, value = constant.feature, constant.value
-    old = 0
-    for c in range(spec.classes):
-        old += totals[c]
-    if spec.classes == 0:
-        old = totals[0]
-    for i in range(a, b):
-        old -= ops.sign[ops.order[i]] > 0
-    first, lo, hi = True, value, value
-    if old > 0:
-        first = False
-    for i in range(a, b):
-        o = ops.order[i]
-        if ops.sign[o] > 0:
-            x = ops.X[o, f]
-            lo, hi = (x, x) if first else (min(lo, x), max(hi, x))
-            first = False
+    old = not_added(spec, ops, a, b, totals)
+    lo, hi = widened(ops, a, b, constant, old)
     candidate = spare.cand[0, m]
     candidate.feature, candidate.lo, candidate.hi = f, lo, hi
     if lo == hi:

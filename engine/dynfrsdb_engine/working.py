@@ -22,7 +22,7 @@ makes room before a kernel runs, so kernels never allocate."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -155,7 +155,7 @@ def ensure(
     points, leaves, lists = top[TOP_POINT] + points, top[TOP_LEAF] + leaves, top[TOP_LIST] + lists
     nodes, buckets = top[TOP_NODE] + nodes, top[TOP_BUCKET] + buckets
     cleared, edits = top[CLEARS] + cleared, top[EDITS] + edits
-    there = (w.points, w.leaves, w.lists, w.nodes, w.buckets, w.cleared, w.edits)
+    there: tuple[npt.NDArray[Any], ...] = (w.points, w.leaves, w.lists, w.nodes, w.buckets, w.cleared, w.edits)
     wanted = (points, leaves, lists, nodes, buckets, cleared, edits)
     if all(size <= array.shape[0] for array, size in zip(there, wanted, strict=True)):
         return w

@@ -17,7 +17,7 @@ from dynfrsdb_engine.records import SPLIT
 from tests import naive, nasty
 from tests.engine.doors import door, split_stats
 from tests.engine.shelf import ShelvedForest
-from tests.test_naive import (
+from tests.vectors import (
     GAIN_VECTORS,
     HASH_VECTORS,
     OCCUPANCY_KEY,
