@@ -18,8 +18,8 @@ import dynfrsdb
 from dynfrsdb.cli import options
 from dynfrsdb.cli.output import emit, properties
 
-_NEEDED = ("numpy", "numba", "llvmlite", "lmdb", "msgpack", "click", "rich")
-_EXTRA = ("scikit-learn", "cryptography")
+_NEEDED = ("numpy", "numba", "llvmlite", "lmdb", "msgpack", "click", "rich", "sqlalchemy")
+_EXTRA = ("scikit-learn", "cryptography", "psycopg")
 
 
 @click.command()
