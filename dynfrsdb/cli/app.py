@@ -48,6 +48,7 @@ FAMILIES = {
     "prove": ("receipt", "restore"),
     "keep": ("check", "verify", "digest", "settle", "backup"),
     "erase": ("erasures", "vacuum", "scan"),
+    "migrate": ("migrate",),
     "doctor": ("doctor",),
     "shell": ("shell",),
     "story": ("demo",),

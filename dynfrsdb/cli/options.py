@@ -61,6 +61,13 @@ def timeout(function: F) -> F:
     )(function)
 
 
+def catalog(function: F) -> F:
+    """--url, where the catalog is."""
+    return click.option(
+        "--url", metavar="URL", help="Where the catalog is; else DYNFRSDB_CATALOG, else a file of yours: see 'doctor'."
+    )(function)
+
+
 def change(function: F) -> F:
     """What all verbs that add or remove samples take."""
     dry_run = click.option(
