@@ -86,7 +86,8 @@ def engine(url: str) -> Engine:
 
 def _new_engine(place: URL) -> Engine:
     if place.get_backend_name() == "sqlite":
-        made = create_engine(place, hide_parameters=True, connect_args={"timeout": LOCKED_SECONDS})
+        patience = {} if "timeout" in place.query else {"timeout": LOCKED_SECONDS}
+        made = create_engine(place, hide_parameters=True, connect_args=patience)
         event.listen(made, "connect", _prepare_sqlite)
         event.listen(made, "begin", _begin_sqlite)
         return made

@@ -6,7 +6,7 @@ give the same rows.
 
     dynfrsdb_catalog      one row: the key of the catalog's own hashes
     dynfrsdb_stores       where stores are; what they are and the head that was seen last      (projection)
-    dynfrsdb_ledger       their ledger entries, without the hashes of ids and subjects         projection
+    dynfrsdb_ledger       their ledger entries, without the hashes of removed ids              projection
     dynfrsdb_holds        their holds, without the reasons                                     projection
     dynfrsdb_sources      the tables and queries their samples came from                       projection
     dynfrsdb_requests     who is to be forgotten, as a keyed hash
@@ -90,7 +90,7 @@ class LedgerEntry(Base):
     added: Mapped[int]
     removed: Mapped[int]
     samples: Mapped[int | None]
-    request: Mapped[str | None] = mapped_column(_HASH)
+    request: Mapped[str | None] = mapped_column(_HASH, index=True)
     """The request id, hashed under the key of the store."""
     details: Mapped[dict[str, Any]] = mapped_column(JSON)
     prev: Mapped[str] = mapped_column(_HASH)

@@ -20,6 +20,7 @@ one place each:
     prove       receipt, restore
     keep        check, verify, digest, settle, backup
     erase       erasures, vacuum, scan
+    catalog     catalog
     migrate     migrate
     doctor      doctor
     shell       shell

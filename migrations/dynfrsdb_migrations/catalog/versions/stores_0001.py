@@ -57,6 +57,7 @@ def _ledger_and_holds() -> None:
         sa.Column("prev", _HASH, nullable=False),
         sa.Column("hash", _HASH, nullable=False),
     )
+    op.create_index("ix_dynfrsdb_ledger_request", "dynfrsdb_ledger", ["request"])
     op.create_table(
         "dynfrsdb_holds",
         sa.Column("store", _UUID, sa.ForeignKey("dynfrsdb_stores.uuid"), primary_key=True),
