@@ -49,8 +49,8 @@ class Seen:
     """Whether `entries` is the whole ledger, because what was seen before does not fit, or nothing was."""
     entries: list[Entry]
     holds: list[holds.Hold]
-    names: dict[str, str]
-    """What stands for request ids in this store."""
+    removals: dict[str, list[Entry]]
+    """Those of the entries that removed samples for one of the requests that were asked about, by its id."""
 
 
 def locked(session: Session, uuid: str) -> Registered | None:
@@ -60,7 +60,7 @@ def locked(session: Session, uuid: str) -> Registered | None:
 
 def project(session: Session, store: Registered, anew: bool = False) -> Seen:
     """Bring a store in; raises Unreached, and changes nothing, if it cannot be asked."""
-    requests = unsettled(session, store)
+    requests = asked(session, store)
     since = (0, "") if anew else (store.sequence, store.head)
     seen = contact.reach(store, lambda inside: see(inside, since, requests))
     write(session, store, seen)
@@ -68,8 +68,8 @@ def project(session: Session, store: Registered, anew: bool = False) -> Seen:
 
 
 def see(inside: Inside, since: tuple[int, str], requests: Iterable[str]) -> Seen:
-    """Look at a store: what is new since a head, and what stands for these request ids in it."""
-    snapshot, settings, secrets = inside.snapshot, inside.settings, Secrets(inside.settings)
+    """Look at a store: what is new since a head, and what of it was done for these requests."""
+    snapshot, settings = inside.snapshot, inside.settings
     state, identity = snapshot.state, snapshot.generation.identity
     anew, entries = _news(snapshot, *since)
     return Seen(
@@ -87,8 +87,18 @@ def see(inside: Inside, since: tuple[int, str], requests: Iterable[str]) -> Seen
         anew=anew,
         entries=entries,
         holds=holds.listed(snapshot),
-        names={each: secrets.request(request_bytes(each)).hex() for each in requests},
+        removals=_removals(entries, requests, Secrets(settings)),
     )
+
+
+def _removals(entries: list[Entry], requests: Iterable[str], secrets: Secrets) -> dict[str, list[Entry]]:
+    done = [entry for entry in entries if entry.get("request") and entry["removed"]]
+    names = {secrets.request(request_bytes(each)): each for each in requests} if done else {}
+    found: dict[str, list[Entry]] = {}
+    for entry in done:
+        if entry["request"] in names:
+            found.setdefault(names[entry["request"]], []).append(entry)
+    return found
 
 
 def _news(snapshot: Snapshot, sequence: int, head: str) -> tuple[bool, list[Entry]]:
@@ -156,35 +166,38 @@ def _note_sources(session: Session, uuid: str, rows: list[dict[str, Any]]) -> No
         same.last = sequence
 
 
-def unsettled(session: Session, store: Registered) -> list[str]:
-    """Requests of which it may become known now what they became of; all of them, because a ledger that is read anew
-    may not have what an older one had."""
-    asked = select(Outcome.request).where(Outcome.store == store.uuid, Outcome.subject.is_not(None))
-    return list(session.scalars(asked))
+def asked(session: Session, store: Registered) -> list[str]:
+    """The requests that a store was, or is to be, asked for."""
+    known = select(Outcome.request).where(Outcome.store == store.uuid, Outcome.subject.is_not(None))
+    return list(session.scalars(known))
 
 
 def _settle(session: Session, uuid: str, seen: Seen) -> None:
     """Note which requests the ledger says were carried out, and those it no longer says it of."""
-    session.flush()
-    asked = select(Outcome).where(Outcome.store == uuid, Outcome.subject.is_not(None))
+    settled = set()
+    for request, entries in seen.removals.items():
+        outcome = session.get_one(Outcome, (request, uuid))
+        found = next((entry for entry in entries if bytes.fromhex(outcome.subject or "") in entry["subjects"]), None)
+        if found is not None:
+            note_removal(outcome, found["sequence"], found["hash"].hex(), found["removed"], found["time"])
+            settled.add(request)
     if not seen.anew:
-        asked = asked.where(Outcome.outcome != DONE)
-    for outcome in session.scalars(asked):
-        removal = _removal(session, uuid, seen.names[outcome.request], outcome.subject)
-        if removal is not None:
-            outcome.outcome, outcome.why = DONE, None
-            outcome.sequence, outcome.hash = removal.sequence, removal.hash
-            outcome.removed, outcome.time = removal.removed, removal.time
-        elif outcome.outcome == DONE:
-            outcome.outcome, outcome.why = (
-                PENDING,
-                "the store was put back to a state before this; run the request again",
-            )
+        return
+    session.flush()
+    for outcome in session.scalars(select(Outcome).where(Outcome.store == uuid, Outcome.outcome == DONE)):
+        if outcome.request not in settled:
+            outcome.outcome, outcome.why = PENDING, "the store was put back to a state before this; ask again"
             outcome.sequence = outcome.hash = outcome.removed = outcome.time = None
 
 
-def _removal(session: Session, uuid: str, name: str, subject: str | None) -> LedgerEntry | None:
-    """The ledger entry in which a request, under its name in the store, removed a subject."""
+def note_removal(outcome: Outcome, sequence: int, hash: str, removed: int, time: str) -> None:
+    """Note that a request was carried out, and in which ledger entry."""
+    outcome.outcome, outcome.why = DONE, None
+    outcome.sequence, outcome.hash, outcome.removed, outcome.time = sequence, hash, removed, time
+
+
+def removal(session: Session, uuid: str, name: str, subject: str) -> LedgerEntry | None:
+    """The entry that was brought in of a request's removal of a subject; both under their names in the store."""
     there = select(LedgerEntry).where(LedgerEntry.store == uuid, LedgerEntry.request == name, LedgerEntry.removed > 0)
     found = session.scalars(there.order_by(LedgerEntry.sequence))
     return next((entry for entry in found if subject in entry.details["subjects"]), None)

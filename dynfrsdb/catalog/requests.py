@@ -30,16 +30,19 @@ from dynfrsdb.catalog.projection import (
     REFUSED,
     UNREACHABLE,
     Seen,
+    asked,
     locked,
+    note_removal,
     project,
+    removal,
     see,
-    unsettled,
     write,
 )
 from dynfrsdb.catalog.tables import LONGEST_REQUEST, ForgetRequest, Outcome, Registered
 from dynfrsdb.errors import Error, Held, InvalidInput, RequestConflict, SampleNotFound, StoreNotFound
 from dynfrsdb.inside.store import Inside, look
 from dynfrsdb.receipt import now
+from dynfrsdb.request import request_bytes
 from dynfrsdb.secrets import Secrets
 from dynfrsdb_storage import Snapshot, layout
 
@@ -48,9 +51,10 @@ Opener = Callable[[Path, str], AbstractContextManager[Any]]
 
 
 class Here(NamedTuple):
-    """A subject in one store: the hash it is known by, how many samples it has, and who holds them."""
+    """A subject in one store: the hashes it and the request are known by, its samples, and what holds them."""
 
     hash: str
+    request: str
     samples: int
     holds: tuple[holds.Hold, ...]
 
@@ -63,14 +67,14 @@ class Refused(NamedTuple):
     said: str
 
 
-def find(catalog: Catalog, subject: Any) -> dict[str, int | str]:
+def find(catalog: Catalog, subject: Any, request_id: str) -> dict[str, int | str]:
     """How many samples of a subject each store has, by uuid; or why it cannot be asked. Writes nothing."""
-    name = inputs.one_subject(subject)
+    name, request = inputs.one_subject(subject), _request(request_id)
     found: dict[str, int | str] = {}
     with catalog.reading() as session:
         for store in registry.registered(session):
             try:
-                found[store.uuid] = contact.reach(store, lambda inside: in_store(inside, name)).samples
+                found[store.uuid] = contact.reach(store, lambda inside: in_store(inside, name, request)).samples
             except Unreached as error:
                 found[store.uuid] = str(error)
     return found
@@ -89,22 +93,23 @@ def forget(
 
     What became of it is in the catalog afterwards (report.py); returns what there is to say about stores, by uuid.
     Raises RequestConflict if the request was made for another subject."""
-    asked = _Asked(catalog, inputs.one_subject(subject), _request(request_id), opener, timeout)
+    wish = _Wish(catalog, inputs.one_subject(subject), _request(request_id), opener, timeout)
     with catalog.reading() as session:
         uuids = [each.uuid for each in registry.registered(session)]
     if not uuids:
         raise StoreNotFound("no store is registered; 'dynfrsdb catalog register STORE' registers one")
-    asked.note(_kept(asked.subject) if keep_subject else None)
-    said = {uuid: asked.ask(uuid) for uuid in uuids}
+    wish.note(_kept(wish.subject) if keep_subject else None)
+    said = {uuid: wish.ask(uuid) for uuid in uuids}
     return {uuid: words for uuid, words in said.items() if words}
 
 
-def in_store(inside: Inside, subject: bytes) -> Here:
-    """A subject, as one store knows it."""
-    hashed, snapshot = Secrets(inside.settings).subject(subject), inside.snapshot
+def in_store(inside: Inside, subject: bytes, request: str) -> Here:
+    """A subject and a request, as one store knows them."""
+    secrets, snapshot = Secrets(inside.settings), inside.snapshot
+    hashed = secrets.subject(subject)
     samples = _count(snapshot, hashed)
     standing = tuple(each for each in holds.listed(snapshot) if each.subject == hashed.hex() and each.in_force)
-    return Here(hashed.hex(), samples, standing)
+    return Here(hashed.hex(), secrets.request(request_bytes(request)).hex(), samples, standing)
 
 
 def _count(snapshot: Snapshot, hashed: bytes) -> int:
@@ -115,7 +120,7 @@ def _count(snapshot: Snapshot, hashed: bytes) -> int:
     return samples
 
 
-class _Asked:
+class _Wish:
     """One request, on its way through the stores."""
 
     def __init__(self, catalog: Catalog, subject: bytes, request: str, opener: Opener, timeout: float) -> None:
@@ -156,20 +161,21 @@ class _Asked:
         and whether it has carried out the request."""
         with self._catalog.writing("noting a store") as session:
             store = _locked(session, uuid)
-            requests = [self._request, *unsettled(session, store)]
-            since = (store.sequence, store.head)
+            requests, since = asked(session, store), (store.sequence, store.head)
 
             def ask(inside: Inside) -> tuple[Seen, Here]:
-                return see(inside, since, requests), in_store(inside, self.subject)
+                return see(inside, since, requests), in_store(inside, self.subject, self._request)
 
             seen, here = contact.reach(store, ask)
             outcome = self._outcome(session, uuid)
             outcome.subject, outcome.tried = here.hash, now()
             write(session, store, seen)
-            done = outcome.outcome == DONE
-            if not done:
+            removed = removal(session, uuid, here.request, here.hash)
+            if removed is not None:
+                note_removal(outcome, removed.sequence, removed.hash, removed.removed, removed.time)
+            else:
                 outcome.outcome, outcome.why = PENDING if here.samples else NOT_HELD, None
-            return Path(store.path), here.samples, done
+            return Path(store.path), here.samples, removed is not None
 
     def _forget(self, path: Path) -> Refused | None:
         try:
@@ -187,7 +193,7 @@ class _Asked:
 
     def _held(self, path: Path) -> str:
         """Who holds the subject, without the reasons, which may name people."""
-        here = look(path, lambda inside: in_store(inside, self.subject))
+        here = look(path, lambda inside: in_store(inside, self.subject, self._request))
         each = [f"hold {hold.number}{f' until {hold.until}' if hold.until else ''}" for hold in here.holds]
         return f"held by {', '.join(each) or 'a hold that has just ended'}; 'dynfrsdb hold list {path}' has the reason"
 
@@ -196,10 +202,15 @@ class _Asked:
             project(session, _locked(session, uuid))
 
     def _note(self, uuid: str, refusal: Refused) -> None:
+        """Note what a store said, unless its ledger says otherwise: an error may come after the commit."""
         with self._catalog.writing("noting what a store said") as session:
-            _locked(session, uuid)
+            store = _locked(session, uuid)
             outcome = self._outcome(session, uuid)
             outcome.tried = now()
+            try:
+                project(session, store)
+            except Unreached as error:
+                store.problem = str(error)
             if outcome.outcome != DONE:
                 outcome.outcome, outcome.why = refusal.outcome, refusal.kept or None
 

@@ -137,7 +137,7 @@ def forget(
 
     opened, name = _opened(url), options.as_given(subject)
     if dry_run:
-        _show_holders(opened, name, as_json)
+        _show_holders(opened, name, request_id, as_json)
         return
     try:
         said = carry_out(opened, name, request_id, database, keep_subject=keep_subject, timeout=timeout)
@@ -149,11 +149,11 @@ def forget(
     _show_request(ctx, found, as_json)
 
 
-def _show_holders(opened: Catalog, name: str | bytes, as_json: bool) -> None:
+def _show_holders(opened: Catalog, name: str | bytes, request_id: str, as_json: bool) -> None:
     from dynfrsdb.catalog import report
     from dynfrsdb.catalog.requests import find
 
-    held = find(opened, name)
+    held = find(opened, name, request_id)
     columns = ("store", "samples", "why")
     found = [
         {"store": each["path"], "samples": None, "why": None, ("why" if isinstance(said, str) else "samples"): said}
