@@ -66,3 +66,9 @@ def reach(store: Registered, ask: Callable[[Inside], Result]) -> Result:
         ) from error
     except (Error, OSError) as error:
         raise Unreached(str(error)) from error
+
+
+def note_problem(store: Registered, error: Unreached) -> None:
+    """Note why a store could not be asked; that it is elsewhere is no problem of it."""
+    if not isinstance(error, Elsewhere):
+        store.problem = str(error)

@@ -145,7 +145,7 @@ def _bring_in(session: Session, store: Registered, state: str, anew: bool = Fals
     try:
         seen = project(session, store, anew)
     except Unreached as error:
-        store.problem = str(error)
+        contact.note_problem(store, error)
         return Contact(
             store.path, store.uuid, ELSEWHERE if isinstance(error, Elsewhere) else UNREACHABLE, 0, str(error)
         )

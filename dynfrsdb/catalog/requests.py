@@ -21,7 +21,7 @@ from sqlalchemy.orm import Session
 
 from dynfrsdb import holds, inputs
 from dynfrsdb.catalog import contact, registry
-from dynfrsdb.catalog.contact import Unreached
+from dynfrsdb.catalog.contact import Unreached, note_problem
 from dynfrsdb.catalog.handle import Catalog, put_new
 from dynfrsdb.catalog.projection import (
     DONE,
@@ -193,8 +193,11 @@ class _Wish:
 
     def _held(self, path: Path) -> str:
         """Who holds the subject, without the reasons, which may name people."""
-        here = look(path, lambda inside: in_store(inside, self.subject, self._request))
-        each = [f"hold {hold.number}{f' until {hold.until}' if hold.until else ''}" for hold in here.holds]
+        try:
+            standing = look(path, lambda inside: in_store(inside, self.subject, self._request)).holds
+        except (Error, OSError):
+            standing = ()
+        each = [f"hold {hold.number}{f' until {hold.until}' if hold.until else ''}" for hold in standing]
         return f"held by {', '.join(each) or 'a hold that has just ended'}; 'dynfrsdb hold list {path}' has the reason"
 
     def _bring_in(self, uuid: str) -> None:
@@ -210,7 +213,7 @@ class _Wish:
             try:
                 project(session, store)
             except Unreached as error:
-                store.problem = str(error)
+                note_problem(store, error)
             if outcome.outcome != DONE:
                 outcome.outcome, outcome.why = refusal.outcome, refusal.kept or None
 
