@@ -12,8 +12,8 @@ from sqlalchemy import select
 from dynfrsdb import sql
 from dynfrsdb.catalog import contact
 from dynfrsdb.catalog.contact import Unreached
-from dynfrsdb.catalog.handle import Catalog
-from dynfrsdb.catalog.projection import locked, project
+from dynfrsdb.catalog.handle import Catalog, there
+from dynfrsdb.catalog.projection import project
 from dynfrsdb.catalog.tables import Registered
 from dynfrsdb.errors import Error
 
@@ -28,9 +28,8 @@ def follow(url: str, path: Path) -> str | None:
         with catalog.writing("bringing in a change") as session:
             place = select(Registered.uuid).where(Registered.host == contact.here())
             uuid = session.scalar(place.where(Registered.path == contact.real(path), Registered.unregistered.is_(None)))
-            store = None if uuid is None else locked(session, uuid)
-            if store is not None:
-                project(session, store)
+            if uuid is not None:
+                project(session, there(session, Registered, uuid, locked=True))
     except (Error, Unreached, OSError) as error:
         return str(error)
     return None

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from hashlib import blake2b
+from typing import TypeVar
 
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
@@ -22,6 +23,7 @@ from dynfrsdb.receipt import now
 from dynfrsdb.secrets import HASH_BYTES
 
 KEY_BYTES = 32
+Row = TypeVar("Row", bound=Base)
 _ONLY = 1
 
 
@@ -56,7 +58,7 @@ class Catalog:
             known = session.get(Identity, _ONLY)
             if known is None:
                 put_new(session, Identity(id=_ONLY, key=os.urandom(KEY_BYTES), made=now()))
-                known = session.get_one(Identity, _ONLY)
+                known = there(session, Identity, _ONLY)
             return known.key
 
 
@@ -68,3 +70,10 @@ def put_new(session: Session, row: Base) -> bool:
         return True
     except IntegrityError:
         return False
+
+
+def there(session: Session, kind: type[Row], key: object, locked: bool = False) -> Row:
+    """A row that is known to be there; `locked`: nobody else changes it before the transaction has ended."""
+    found = session.get(kind, key, with_for_update=locked or None)
+    assert found is not None, f"no {kind.__name__} {key}: rows that others refer to are never deleted"
+    return found

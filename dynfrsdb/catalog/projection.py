@@ -23,6 +23,7 @@ from sqlalchemy.orm import Session
 
 from dynfrsdb import chain, holds
 from dynfrsdb.catalog import contact
+from dynfrsdb.catalog.handle import there
 from dynfrsdb.catalog.tables import LedgerEntry, Outcome, Registered, Source, StandingHold
 from dynfrsdb.errors import CorruptStore
 from dynfrsdb.inside.store import Inside
@@ -51,11 +52,6 @@ class Seen:
     holds: list[holds.Hold]
     removals: dict[str, list[Entry]]
     """Those of the entries that removed samples for one of the requests that were asked about, by its id."""
-
-
-def locked(session: Session, uuid: str) -> Registered | None:
-    """The row of a store, which nobody else changes before this transaction has ended."""
-    return session.get(Registered, uuid, with_for_update=True)
 
 
 def project(session: Session, store: Registered, anew: bool = False) -> Seen:
@@ -176,7 +172,7 @@ def _settle(session: Session, uuid: str, seen: Seen) -> None:
     """Note which requests the ledger says were carried out, and those it no longer says it of."""
     settled = set()
     for request, entries in seen.removals.items():
-        outcome = session.get_one(Outcome, (request, uuid))
+        outcome = there(session, Outcome, (request, uuid))
         found = next((entry for entry in entries if bytes.fromhex(outcome.subject or "") in entry["subjects"]), None)
         if found is not None:
             note_removal(outcome, found["sequence"], found["hash"].hex(), found["removed"], found["time"])

@@ -24,8 +24,8 @@ from sqlalchemy.orm import Session
 
 from dynfrsdb.catalog import contact
 from dynfrsdb.catalog.contact import Elsewhere, Unreached
-from dynfrsdb.catalog.handle import Catalog, put_new
-from dynfrsdb.catalog.projection import locked, project
+from dynfrsdb.catalog.handle import Catalog, put_new, there
+from dynfrsdb.catalog.projection import project
 from dynfrsdb.catalog.tables import Registered
 from dynfrsdb.errors import Error, InvalidInput, StoreExists, StoreNotFound
 from dynfrsdb.receipt import now
@@ -57,13 +57,11 @@ def register(catalog: Catalog, path: Path | str, moved: bool = False) -> Contact
     if not place.isprintable():
         raise InvalidInput(f"{place!r} has characters that no table can hold; rename it")
     with catalog.writing("registering a store") as session:
-        store = locked(session, uuid)
         state = CURRENT
-        if store is None:
+        if session.get(Registered, uuid) is None:
             state = NEW
             put_new(session, Registered(uuid=uuid, host=contact.here(), path=place, registered=now()))
-            store = locked(session, uuid)
-            assert store is not None, "it was put there, by us or by somebody who was faster"
+        store = there(session, Registered, uuid, locked=True)
         if (store.host, store.path) != (contact.here(), place) and not _is_same_directory(store, place):
             if not moved:
                 _refuse_copy(store, place)
@@ -101,8 +99,7 @@ def _refuse_copy(store: Registered, place: str) -> None:
 def unregister(catalog: Catalog, which: str) -> Contact:
     """Take a store, named by its path or uuid, out of the catalog; what is known of it stays."""
     with catalog.writing("taking a store out of the catalog") as session:
-        store = locked(session, find(session, which).uuid)
-        assert store is not None, "it was just found"
+        store = there(session, Registered, find(session, which).uuid, locked=True)
         store.unregistered = now()
         return Contact(store.path, store.uuid, "unregistered")
 
@@ -134,9 +131,7 @@ def refresh(catalog: Catalog, anew: bool = False) -> list[Contact]:
 
 def _refresh(catalog: Catalog, uuid: str, anew: bool) -> Contact:
     with catalog.writing("bringing in a store") as session:
-        store = locked(session, uuid)
-        assert store is not None, "rows of stores are never deleted"
-        return _bring_in(session, store, CURRENT, anew)
+        return _bring_in(session, there(session, Registered, uuid, locked=True), CURRENT, anew)
 
 
 def _bring_in(session: Session, store: Registered, state: str, anew: bool = False) -> Contact:

@@ -22,7 +22,7 @@ from sqlalchemy.orm import Session
 from dynfrsdb import holds, inputs
 from dynfrsdb.catalog import contact, registry
 from dynfrsdb.catalog.contact import Unreached, note_problem
-from dynfrsdb.catalog.handle import Catalog, put_new
+from dynfrsdb.catalog.handle import Catalog, put_new, there
 from dynfrsdb.catalog.projection import (
     DONE,
     NOT_HELD,
@@ -31,7 +31,6 @@ from dynfrsdb.catalog.projection import (
     UNREACHABLE,
     Seen,
     asked,
-    locked,
     note_removal,
     project,
     removal,
@@ -133,7 +132,7 @@ class _Wish:
         with self._catalog.writing("noting the request") as session:
             if session.get(ForgetRequest, self._request) is None:
                 put_new(session, ForgetRequest(request=self._request, subject_hash=hashed, made=now()))
-            noted = session.get_one(ForgetRequest, self._request)
+            noted = there(session, ForgetRequest, self._request)
             if noted.subject_hash != hashed:
                 raise RequestConflict(
                     f"request '{self._request}' was made for somebody else; use a new id, nothing was changed"
@@ -160,7 +159,7 @@ class _Wish:
         """Bring a store in and note whether it holds the subject; where it is, how many samples of the subject it has,
         and whether it has carried out the request."""
         with self._catalog.writing("noting a store") as session:
-            store = _locked(session, uuid)
+            store = there(session, Registered, uuid, locked=True)
             requests, since = asked(session, store), (store.sequence, store.head)
 
             def ask(inside: Inside) -> tuple[Seen, Here]:
@@ -202,12 +201,12 @@ class _Wish:
 
     def _bring_in(self, uuid: str) -> None:
         with self._catalog.writing("noting what a store did") as session:
-            project(session, _locked(session, uuid))
+            project(session, there(session, Registered, uuid, locked=True))
 
     def _note(self, uuid: str, refusal: Refused) -> None:
         """Note what a store said, unless its ledger says otherwise: an error may come after the commit."""
         with self._catalog.writing("noting what a store said") as session:
-            store = _locked(session, uuid)
+            store = there(session, Registered, uuid, locked=True)
             outcome = self._outcome(session, uuid)
             outcome.tried = now()
             try:
@@ -225,12 +224,6 @@ class _Wish:
             session.add(found)
             session.flush()
         return found
-
-
-def _locked(session: Session, uuid: str) -> Registered:
-    store = locked(session, uuid)
-    assert store is not None, "rows of stores are never deleted"
-    return store
 
 
 def _request(request_id: Any) -> str:
