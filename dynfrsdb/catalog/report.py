@@ -61,7 +61,11 @@ def sources(catalog: Catalog) -> list[dict[str, Any]]:
     asked = select(Source, Registered.path).join(Registered).where(Registered.unregistered.is_(None))
     with catalog.reading() as session:
         found = session.execute(asked.order_by(Registered.path, Source.first))
-        return [{"path": path, **_plain(source)} for source, path in found]
+        return [{"path": path, **source.described, **_used(source)} for source, path in found]
+
+
+def _used(source: Source) -> dict[str, Any]:
+    return {"store": source.store, "first": source.first, "last": source.last}
 
 
 def requests(catalog: Catalog, which: str | None = None) -> list[dict[str, Any]]:

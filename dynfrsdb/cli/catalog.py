@@ -26,7 +26,7 @@ _CONTACTS = ("store", "state", "entries", "why")
 _STORES = ("path", "host", "features", "samples", "sequence", "seen", "problem")
 _LEDGER = ("path", "sequence", "time", "kind", "added", "removed", "samples", "hash")
 _HOLDS = ("path", "number", "subject", "since", "until", "in_force")
-_SOURCES = ("path", "url", "first", "last", "described")
+_SOURCES = ("path", "url", "table", "query", "where", "first", "last")
 _OUTCOMES = ("store", "outcome", "change", "removed", "unlearned")
 
 
@@ -51,11 +51,27 @@ def catalog() -> None:
 @options.catalog
 @options.as_json
 def register(stores: tuple[Path, ...], moved: bool, url: str | None, as_json: bool) -> None:
-    """Put stores into the catalog; a new SQLite catalog is made."""
-    from dynfrsdb.catalog import registry
+    """Put stores into the catalog; a new SQLite catalog is made.
 
-    opened = _opened(url, create=True)
-    _contacts([registry.register(opened, store, moved) for store in stores], as_json)
+    One that cannot be registered does not keep the others out.
+    """
+    from dynfrsdb.catalog import registry
+    from dynfrsdb.errors import Error, Unreachable
+
+    opened, contacts, refusals = _opened(url, create=True), [], []
+    for store in stores:
+        try:
+            contacts.append(registry.register(opened, store, moved))
+        except Unreachable:
+            raise
+        except Error as error:
+            refusals.append(error)
+    if contacts:
+        _contacts(contacts, as_json)
+    for error in refusals[1:]:
+        note(str(error))
+    if refusals:
+        raise refusals[0]
 
 
 @catalog.command()
@@ -242,7 +258,9 @@ def export(request: str | None, url: str | None, form: Form) -> None:
 
 
 def _emit(found: list[dict[str, Any]], columns: tuple[str, ...], form: Form) -> None:
-    emit_rows(found, lambda: rows(columns, [[_short(name, each[name]) for name in columns] for each in found]), form)
+    emit_rows(
+        found, lambda: rows(columns, [[_short(name, each.get(name)) for name in columns] for each in found]), form
+    )
 
 
 def _short(column: str, value: Any) -> Any:

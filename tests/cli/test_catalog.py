@@ -97,6 +97,16 @@ def test_a_hold_refuses_and_a_store_that_is_away_cannot_be_reached(place: Path, 
     assert set(outcomes(again.data)) <= GONE
 
 
+def test_one_store_that_is_not_there_does_not_keep_the_others_out(place: Path) -> None:
+    new = f"sqlite:///{place}/new.sqlite"
+
+    ran = command("catalog", "register", place / "nothing.forest", place / "credit.forest", "--url", new)
+
+    assert ran.code == 5
+    assert "there is no store at" in ran.error
+    assert [Path(each["store"]).name for each in ran.data] == ["credit.forest"]
+
+
 def test_a_request_for_somebody_else_is_refused(url: str) -> None:
     command("catalog", "forget", "--subject", "person 5", "--request-id", "ticket 5", "--url", url)
 
