@@ -68,8 +68,8 @@ def register(stores: tuple[Path, ...], moved: bool, url: str | None, as_json: bo
             refusals.append(error)
     if contacts:
         _contacts(contacts, as_json)
-    for error in refusals[1:]:
-        note(str(error))
+    for other in refusals[1:]:
+        note(str(other))
     if refusals:
         raise refusals[0]
 
