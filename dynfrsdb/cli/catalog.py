@@ -27,6 +27,7 @@ _STORES = ("path", "host", "features", "samples", "sequence", "seen", "problem")
 _LEDGER = ("path", "sequence", "time", "kind", "added", "removed", "samples", "hash")
 _HOLDS = ("path", "number", "subject", "since", "until", "in_force")
 _SOURCES = ("path", "url", "table", "query", "where", "first", "last")
+_TIMES = ("time", "seen", "made", "unlearned", "since", "until")
 _OUTCOMES = ("store", "outcome", "change", "removed", "unlearned")
 
 
@@ -267,7 +268,7 @@ def _short(column: str, value: Any) -> Any:
     """A value as a terminal has room for it."""
     if column in ("hash", "subject", "subject_hash") and value:
         return value[:8]
-    return value.replace("T", " ")[:19] if column in ("time", "seen", "made", "unlearned") and value else value
+    return value.replace("T", " ")[:19] if column in _TIMES and value else value
 
 
 def _show_request(ctx: click.Context, found: dict[str, Any], as_json: bool) -> None:
