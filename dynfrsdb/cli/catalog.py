@@ -76,14 +76,14 @@ def register(stores: tuple[Path, ...], moved: bool, url: str | None, as_json: bo
 
 
 @catalog.command()
-@click.argument("store")
+@click.argument("which", metavar="STORE")
 @options.catalog
 @options.as_json
-def unregister(store: str, url: str | None, as_json: bool) -> None:
+def unregister(which: str, url: str | None, as_json: bool) -> None:
     """Take a store, by its path or uuid, out of the catalog; the store itself is not touched."""
     from dynfrsdb.catalog import registry
 
-    _contacts([registry.unregister(_opened(url), store)], as_json)
+    _contacts([registry.unregister(_opened(url), which)], as_json)
 
 
 @catalog.command()
