@@ -29,7 +29,7 @@ from tests.reliability.workload import KILLED, LENGTH, chance, die_at, in_child
 FOLDER = str(Path(package.__file__).parent)
 GONE = {"unlearned", "rows erased", "erased"}
 STORES = ("credit", "fraud")
-FEW = 20
+FEW = 12
 
 
 def crowd(folder: Path, persons: int) -> dict[str, Path]:
