@@ -22,6 +22,10 @@ class Unreached(Exception):
     """A registered store cannot be asked; the message says why. Never leaves the catalog."""
 
 
+class Gone(Unreached):
+    """There is no store at its place, or another one."""
+
+
 class Elsewhere(Unreached):
     """It is on another host."""
 
@@ -53,7 +57,7 @@ def reach(store: Registered, ask: Callable[[Inside], Result]) -> Result:
     def if_the_one(inside: Inside) -> Result:
         found = uuid_of(inside)
         if found != expected:
-            raise Unreached(f"another store, {found}, is at '{path}' now; if this one was moved, register it there")
+            raise Gone(f"another store, {found}, is at '{path}' now; if this one was moved, register it there")
         return ask(inside)
 
     if store.host != here():
@@ -61,7 +65,7 @@ def reach(store: Registered, ask: Callable[[Inside], Result]) -> Result:
     try:
         return look(Path(path), if_the_one)
     except StoreNotFound as error:
-        raise Unreached(
+        raise Gone(
             f"there is no store at '{path}'; if it was moved, run 'dynfrsdb catalog register' with its new place"
         ) from error
     except (Error, OSError) as error:

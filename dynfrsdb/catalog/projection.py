@@ -194,6 +194,6 @@ def note_removal(outcome: Outcome, sequence: int, hash: str, removed: int, time:
 
 def removal(session: Session, uuid: str, name: str, subject: str) -> LedgerEntry | None:
     """The entry that was brought in of a request's removal of a subject; both under their names in the store."""
-    there = select(LedgerEntry).where(LedgerEntry.store == uuid, LedgerEntry.request == name, LedgerEntry.removed > 0)
-    found = session.scalars(there.order_by(LedgerEntry.sequence))
+    known = select(LedgerEntry).where(LedgerEntry.store == uuid, LedgerEntry.request == name, LedgerEntry.removed > 0)
+    found = session.scalars(known.order_by(LedgerEntry.sequence))
     return next((entry for entry in found if subject in entry.details["subjects"]), None)

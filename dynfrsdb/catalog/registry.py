@@ -5,7 +5,7 @@ A store is known by its uuid. A backup has the uuid of its store, so two places 
     the registered place      the new place                      then
     is the same directory     by another path                    it is known already
     has no such store         has it                             it was moved
-    has it                    has it                             one is a copy: refused
+    has it, or cannot be read has it                             one is a copy: refused
     is on another host        has it                             nobody can tell: refused, unless it is said (`moved`)
 
 A store that is taken out of the catalog is no longer asked; what is known of it stays, as evidence."""
@@ -23,7 +23,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from dynfrsdb.catalog import contact
-from dynfrsdb.catalog.contact import Elsewhere, Unreached
+from dynfrsdb.catalog.contact import Elsewhere, Gone, Unreached
 from dynfrsdb.catalog.handle import Catalog, put_new, there
 from dynfrsdb.catalog.projection import project
 from dynfrsdb.catalog.tables import Registered
@@ -88,8 +88,10 @@ def _refuse_copy(store: Registered, place: str) -> None:
         )
     try:
         contact.reach(store, lambda inside: None)
-    except Unreached:
+    except Gone:
         return
+    except Unreached:
+        pass  # it may be there again tomorrow
     raise StoreExists(
         f"'{place}' is a copy of '{store.path}', which is registered (both have the uuid {store.uuid}); one request is "
         f"carried out in one of them only. To take this one instead, 'dynfrsdb catalog unregister {store.path}' first"
@@ -144,7 +146,7 @@ def _bring_in(session: Session, store: Registered, state: str, anew: bool = Fals
         return Contact(
             store.path, store.uuid, ELSEWHERE if isinstance(error, Elsewhere) else UNREACHABLE, 0, str(error)
         )
-    if seen.anew and before and state == CURRENT:
+    if seen.anew and before:
         why = f"its ledger does not continue entry {before}, which was seen: it was restored, or replaced by a copy"
         return Contact(store.path, store.uuid, RESTORED, len(seen.entries), why)
     return Contact(store.path, store.uuid, state, len(seen.entries))
@@ -168,14 +170,16 @@ def _register_one_of(catalog: Catalog, uuid: str, paths: list[str]) -> Iterator[
     """Register a store that was found, unless it is a copy of one that is known, or nobody can tell which is one."""
     with catalog.reading() as session:
         store = session.get(Registered, uuid)
-        known = store is not None and store.unregistered is None
+        known = store is not None and store.unregistered is None and store.path in paths
     if len(paths) > 1 and not known:
         why = f"there are {len(paths)} stores with this uuid; register the one that is in use"
         yield from (Contact(path, uuid, COPY, 0, why) for path in paths)
         return
     for path in paths:
         try:
-            register(catalog, path)
+            found = register(catalog, path)
+            if found.state in (MOVED, RESTORED):
+                yield found
         except StoreExists as error:
             yield Contact(path, uuid, COPY, 0, str(error))
 

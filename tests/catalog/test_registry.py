@@ -78,6 +78,40 @@ def test_a_store_that_was_moved_is_registered_at_its_new_place(catalog: Catalog,
     assert report.stores(catalog)[0]["problem"] is None
 
 
+def test_a_copy_does_not_take_the_place_of_a_store_that_cannot_be_read_today(catalog: Catalog, path: Path) -> None:
+    registry.register(catalog, path)
+    copy = backup(path)
+    (path / "CURRENT").write_text("nonsense\n")
+
+    with pytest.raises(StoreExists, match="is a copy of"):
+        registry.register(catalog, copy)
+
+
+def test_an_older_copy_in_the_place_of_a_lost_store_is_said_to_be_one(catalog: Catalog, path: Path) -> None:
+    copy = backup(path)
+    with dynfrsdb.open(path, "w") as db:
+        db.remove([1])
+    registry.register(catalog, path)
+    shutil.rmtree(path)
+
+    found = registry.register(catalog, copy)
+
+    assert found.state == "restored"
+    assert "does not continue entry" in str(found.why)
+    assert places(catalog) == ["copy.forest"]
+
+
+def test_of_several_copies_of_a_lost_store_none_is_taken(catalog: Catalog, path: Path) -> None:
+    registry.register(catalog, path)
+    backup(path)
+    backup(path, "older.forest")
+    shutil.rmtree(path)
+
+    states = {Path(each.store).name: each.state for each in registry.rebuild(catalog, [path.parent])}
+
+    assert states == {"copy.forest": "a copy", "older.forest": "a copy", "people.forest": "unreachable"}
+
+
 def test_another_store_at_a_registered_place_does_not_answer_for_it(known: Catalog, three: dict[str, Path]) -> None:
     shutil.rmtree(three["credit"])
     new_store(three["credit"])
