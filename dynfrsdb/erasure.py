@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import cached_property
@@ -21,6 +21,7 @@ from typing import Any
 from dynfrsdb_storage import Snapshot, Store
 from dynfrsdb_storage.directory import other_generations
 from dynfrsdb_storage.layout import parse_pending_key
+from dynfrsdb_storage.ledger import Entry
 from dynfrsdb_storage.records import unframe
 from dynfrsdb_storage.retire import holders
 from dynfrsdb_storage.slots import pending_ranges
@@ -64,25 +65,42 @@ def erasures(store: Store, snapshot: Snapshot) -> list[Erasure]:
     return list(_Status(store, snapshot, entries).run())
 
 
-class _Status:
-    def __init__(self, store: Store, snapshot: Snapshot, entries: list[dict[str, Any]]) -> None:
-        self._store, self._snapshot, self._entries = store, snapshot, entries
+class Stages:
+    """When removals reached which stage, as the entries of a ledger tell."""
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
         own = of_these_files(entries)
         self._marks: dict[str, list[tuple[int, str]]] = {
             kind: [(entry["through"], entry["time"]) for entry in own if entry["kind"] == kind]
             for kind in (ROWS_ERASED, VACUUM, ERASED)
         }
 
+    def reached(self, kind: str, sequence: int) -> str | None:
+        """When the removal of an entry reached a stage: the time of the first entry that covers it."""
+        marks = self._marks[kind]
+        place = bisect_left(marks, sequence, key=lambda mark: mark[0])
+        return marks[place][1] if place < len(marks) else None
+
+    def of(self, sequence: int) -> tuple[str, str | None, str | None]:
+        """The stage of a removal, and when its rows were erased, and everything."""
+        erased = self.reached(ERASED, sequence)
+        rows = self.reached(ROWS_ERASED, sequence) or erased
+        return ERASED if erased else ROWS_ERASED if rows else UNLEARNED, rows, erased
+
+
+class _Status:
+    def __init__(self, store: Store, snapshot: Snapshot, entries: list[Entry]) -> None:
+        self._store, self._snapshot, self._entries = store, snapshot, entries
+        self._stages = Stages(entries)
+
     def run(self) -> Iterator[Erasure]:
         for entry in self._entries:
             if entry.get("removed", 0):
                 yield self._of(entry)
 
-    def _of(self, entry: dict[str, Any]) -> Erasure:
+    def _of(self, entry: Entry) -> Erasure:
         sequence = entry["sequence"]
-        erased, vacuumed = self._reached(ERASED, sequence), self._reached(VACUUM, sequence)
-        rows = self._reached(ROWS_ERASED, sequence) or erased
-        stage = ERASED if erased else ROWS_ERASED if rows else UNLEARNED
+        (stage, rows, erased), vacuumed = self._stages.of(sequence), self._stages.reached(VACUUM, sequence)
         held: tuple[Holder, ...] = ()
         if stage != ERASED:
             held = self._generation_holders(vacuumed) if vacuumed else self._row_holders(sequence) if not rows else ()
@@ -98,12 +116,6 @@ class _Status:
             held_by=held,
             remedy=None if stage == ERASED or held else self._remedy(stage, vacuumed),
         )
-
-    def _reached(self, kind: str, sequence: int) -> str | None:
-        """When a stage was reached: the time of the first entry that covers the removal."""
-        marks = self._marks[kind]
-        place = bisect_left(marks, sequence, key=lambda mark: mark[0])
-        return marks[place][1] if place < len(marks) else None
 
     def _remedy(self, stage: str, vacuumed: str | None) -> str:
         if vacuumed or stage == UNLEARNED:

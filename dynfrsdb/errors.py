@@ -66,6 +66,10 @@ class MissingExtra(Error, ImportError):
     """What was asked for needs a package that is not installed; the message says which extra brings it."""
 
 
+class Unreachable(Error, ConnectionError):
+    """A database outside the store cannot be reached, or went away in the middle; trying again later may help."""
+
+
 class TransactionMisuse(Error, RuntimeError):
     """A transaction is used outside its `with` block, or begun inside another of the same handle."""
 
@@ -90,6 +94,7 @@ __all__ = [
     "StoreNotFound",
     "Suppressed",
     "TransactionMisuse",
+    "Unreachable",
     "Unrestored",
     "UnsupportedFormat",
     "UnsupportedPlace",

@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests import people
+from tests.postgres import postgres, postgres_server
+
+__all__ = ["postgres", "postgres_server"]
 
 MEMORY = Path("/dev/shm")
 MACHINE_SEED = 20250701

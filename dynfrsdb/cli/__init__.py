@@ -20,6 +20,8 @@ one place each:
     prove       receipt, restore
     keep        check, verify, digest, settle, backup
     erase       erasures, vacuum, scan
+    catalog     catalog
+    migrate     migrate
     doctor      doctor
     shell       shell
     story       demo

@@ -20,7 +20,7 @@ import click
 import dynfrsdb
 from dynfrsdb.cli.interrupt import Interrupted
 
-FINE, FAILED, USAGE, REFUSED, LOCKED, NOT_FOUND, BUG, INTERRUPTED = 0, 1, 2, 3, 4, 5, 70, 130
+FINE, FAILED, USAGE, REFUSED, LOCKED, NOT_FOUND, UNREACHABLE, BUG, INTERRUPTED = 0, 1, 2, 3, 4, 5, 6, 70, 130
 PIPE_CLOSED = 141
 """What a shell reports for a process that a closed pipe has ended."""
 
@@ -31,6 +31,7 @@ EXIT_CODES = {
     REFUSED: "refused: nothing was changed",
     LOCKED: "locked: another process is writing",
     NOT_FOUND: "not found: the store, the sample, the subject, the tree, the node, or what has a number",
+    UNREACHABLE: "unreachable: a database outside the store, or a store that the catalog knows",
     BUG: "a bug in dynfrsdb",
     INTERRUPTED: "interrupted by Ctrl-C; what was and was not committed is said",
     PIPE_CLOSED: "nobody reads the output any more",
@@ -47,6 +48,8 @@ FAMILIES = {
     "prove": ("receipt", "restore"),
     "keep": ("check", "verify", "digest", "settle", "backup"),
     "erase": ("erasures", "vacuum", "scan"),
+    "catalog": ("catalog",),
+    "migrate": ("migrate",),
     "doctor": ("doctor",),
     "shell": ("shell",),
     "story": ("demo",),
@@ -94,7 +97,8 @@ def cli(ctx: click.Context) -> None:
 
     Output is a table on a terminal and JSON when piped or with --json.
 
-    Exit codes: 0 fine, 1 check failed, 2 usage, 3 refused, 4 locked, 5 not found.
+    Exit codes: 0 fine, 1 check failed, 2 usage, 3 refused, 4 locked, 5 not found,
+    6 unreachable.
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
@@ -135,6 +139,8 @@ def exit_code(error: Exception) -> int:
             return NOT_FOUND
         case errors.CorruptStore():
             return FAILED
+        case errors.Unreachable():
+            return UNREACHABLE
         case errors.Error() | OSError():
             return REFUSED
     return BUG

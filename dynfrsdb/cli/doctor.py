@@ -18,8 +18,8 @@ import dynfrsdb
 from dynfrsdb.cli import options
 from dynfrsdb.cli.output import emit, properties
 
-_NEEDED = ("numpy", "numba", "llvmlite", "lmdb", "msgpack", "click", "rich")
-_EXTRA = ("scikit-learn", "cryptography")
+_NEEDED = ("numpy", "numba", "llvmlite", "lmdb", "msgpack", "click", "rich", "sqlalchemy", "alembic")
+_EXTRA = ("scikit-learn", "cryptography", "psycopg")
 
 
 @click.command()
@@ -48,6 +48,7 @@ def doctor(ctx: click.Context, place: Path, warm: bool, as_json: bool) -> None:
         "kernels": _kernels(problems),
         "filesystem": _filesystem(place, problems),
         "store": _store(place, problems),
+        "catalog": _catalog(problems),
     }
     result["problems"] = problems
     emit(result, lambda: properties({**result, "problems": "\n".join(problems) or "none"}), as_json)
@@ -116,6 +117,19 @@ def _store(place: Path, problems: list[str]) -> dict[str, Any] | None:
         return look(place, about)
     except Error as error:
         problems.append(str(error))
+        return None
+
+
+def _catalog(problems: list[str]) -> str | None:
+    """Where the catalog is, or would be made; without a password."""
+    from dynfrsdb import sql
+    from dynfrsdb.catalog.place import VARIABLE, url
+    from dynfrsdb.errors import Error
+
+    try:
+        return sql.shown(url(None))
+    except Error as error:
+        problems.append(f"{VARIABLE}: {error}")
         return None
 
 

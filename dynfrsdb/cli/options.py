@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.exceptions import Exit
 
-from dynfrsdb.cli.output import Form
+from dynfrsdb.catalog.place import VARIABLE
+from dynfrsdb.cli import opening
+from dynfrsdb.cli.output import Form, note
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -54,10 +57,44 @@ def rows(function: F) -> F:
 
 
 def timeout(function: F) -> F:
-    """--timeout, for verbs that write."""
+    """--timeout, for verbs that write; what they wrote is told to the catalog, if there is one."""
+
+    @wraps(function)
+    def and_tell(*args: Any, **given: Any) -> Any:
+        store = None if given.get("dry_run") else given.get("store", given.get("backup"))
+        try:
+            result = function(*args, **given)
+        except Exit:
+            tell_catalog(store)
+            raise
+        tell_catalog(store)
+        return result
+
     wait = click.FloatRange(min=0)
-    return click.option(
+    return click.option(  # type: ignore[return-value]
         "--timeout", type=wait, default=30.0, show_default=True, help="Seconds to wait for other writers."
+    )(and_tell)
+
+
+def tell_catalog(store: Path | None) -> None:
+    """Bring a store that was changed into the catalog that DYNFRSDB_CATALOG names, or say that this is pending."""
+    url = os.environ.get(VARIABLE)
+    if store is None or not url or opening.joined is not None:
+        return
+    from dynfrsdb.catalog.following import follow
+
+    problem = follow(url, store)
+    if problem is not None:
+        note(
+            f"'{store}' is changed, but the catalog does not know yet: {problem}. When it can be reached, "
+            "'dynfrsdb catalog refresh' brings it in"
+        )
+
+
+def catalog(function: F) -> F:
+    """--url, where the catalog is."""
+    return click.option(
+        "--url", metavar="URL", help="Where the catalog is; else DYNFRSDB_CATALOG, else a file of yours: see 'doctor'."
     )(function)
 
 

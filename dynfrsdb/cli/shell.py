@@ -179,6 +179,7 @@ class Shell(cmd.Cmd):
             receipt = held.transaction.receipt
         result = None if receipt is None else {**receipt.as_dict(), "replayed": held.transaction.replayed}
         emit(result, lambda: properties(result) if result else "nothing was changed", as_json)
+        options.tell_catalog(self._store)
         if interrupts.came:
             raise Interrupted(
                 f"interrupted too late to stop it: this is committed as change {receipt.sequence}"

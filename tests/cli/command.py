@@ -36,7 +36,7 @@ class Ran(NamedTuple):
 
 
 def environment(**more: str) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(SOURCES), "COLUMNS": "100", **more}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(SOURCES), "COLUMNS": "100", "DYNFRSDB_CATALOG": "", **more}
 
 
 def start(*arguments: object, **more: Any) -> subprocess.Popen[str]:
