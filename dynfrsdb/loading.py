@@ -101,7 +101,7 @@ def prepare(path: Path, table: Table, wishes: Wishes, progress: Progress | None 
     """Read a table for a store that is to be created at `path`; `settings` are those of `dynfrsdb.create`."""
     report = progress or (lambda stage, done, total: None)
     if not table.can_be_read_again:
-        raise InvalidInput(f"'{table.path}' is read twice to create a store, so it cannot be a pipe; save it to a file")
+        raise InvalidInput(f"'{table.name}' is read twice to create a store, so it cannot be a pipe; save it to a file")
     refuse_place(inputs.place(path))  # creating will look again; this is to know before all the reading
     found = survey(table, wishes, settings.get("task", "classification"), report)
     made = Settings.make(
@@ -144,7 +144,7 @@ def _load(table: Table, found: Survey, secrets: Secrets, report: Progress) -> tu
         at = end
         report("encoding", at, found.rows)
     if at != found.rows:
-        raise InvalidInput(f"'{table.path}' changed while it was read; try again when nobody writes to it")
+        raise InvalidInput(f"'{table.name}' changed while it was read; try again when nobody writes to it")
     return X, numbered, hashes
 
 
@@ -188,7 +188,7 @@ def rows_to_add(table: Table, settings: Settings, target: str | None, id: str | 
         found.append(part)
     X = np.concatenate([part.X for part in found])
     if not len(X):
-        raise InvalidInput(f"'{table.path}' has columns and no rows; there is nothing to add")
+        raise InvalidInput(f"'{table.name}' has columns and no rows; there is nothing to add")
     numbered = None if encoding.id is None else np.concatenate([part.ids for part in found if part.ids is not None])
     if numbered is not None:
         _refuse_twins(table, numbered)

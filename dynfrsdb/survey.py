@@ -76,7 +76,7 @@ class Wishes:
         found = [name for name in batch.columns if name not in roles and name not in self.ignore]
         if not found:
             raise InvalidInput(
-                f"'{batch.path}' has no column besides {', '.join(map(repr, roles))}; nothing to learn from"
+                f"'{batch.table}' has no column besides {', '.join(map(repr, roles))}; nothing to learn from"
             )
         return found
 
@@ -109,12 +109,12 @@ def survey(table: Table, wishes: Wishes, task: str, report: Any) -> Survey:
         rows += batch.size
         report("reading", table.done, table.total)
     if not rows:
-        raise InvalidInput(f"'{table.path}' has columns and no rows; a forest needs samples")
+        raise InvalidInput(f"'{table.name}' has columns and no rows; a forest needs samples")
     columns = [look.coded() for look in looks]
     encoding = Encoding(tuple(columns), wishes.target, wishes.id, wishes.subject, wishes.min_category)
     if not encoding.feature_names:
         raise InvalidInput(
-            f"no column of '{table.path}' became a feature: no value occurs {wishes.min_category} times; "
+            f"no column of '{table.name}' became a feature: no value occurs {wishes.min_category} times; "
             "pass a smaller --min-category"
         )
     left_out = {look.name: look.rare(column) for look, column in zip(looks, columns, strict=True)}
