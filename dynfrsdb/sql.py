@@ -63,7 +63,10 @@ def parsed(url: str) -> URL:
         raise InvalidInput(f"databases of the kind {found.drivername!r} are not known; {_EXAMPLES}")
     if found.drivername.startswith("sqlite") and found.database in (None, "", ":memory:"):
         raise InvalidInput(f"an SQLite database in memory ends with its process; {_EXAMPLES}")
-    return found.set(drivername=_DRIVERS[found.drivername])
+    found = found.set(drivername=_DRIVERS[found.drivername])
+    if found.get_backend_name() == "sqlite":
+        return found.set(database=os.path.abspath(found.database or ""))  # the same wherever it is read next
+    return found
 
 
 def shown(url: str | URL) -> str:

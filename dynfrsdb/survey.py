@@ -20,6 +20,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, NoReturn
 
 import numpy as np
@@ -37,6 +38,7 @@ from dynfrsdb.tables.cells import (
     categories,
     category,
     is_missing,
+    label,
     looks_like_a_date,
     number,
     numbers,
@@ -300,7 +302,7 @@ class _Labels:
                 continue
             if is_missing(cell):
                 raise InvalidInput(f"{where(cells.index(cell))} is missing; every sample needs a class")
-            if not isinstance(cell, (str, int, float)):
+            if not isinstance(cell, (str, int, float, Decimal)):
                 raise InvalidInput(
                     f"{where(cells.index(cell))} is of type {type_of(cell)}; a class is text or a number"
                 )
@@ -314,7 +316,7 @@ class _Labels:
 
     def labels(self) -> list[Any]:
         """The different labels, in the order they came; those of a text file as numbers if all of them are."""
-        given = list(self._codes)
+        given = [label(each) for each in self._codes]
         return classes_in(given) if self._texts else given
 
     def values(self) -> npt.NDArray[np.int32]:
