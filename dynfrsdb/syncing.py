@@ -135,11 +135,12 @@ def sync(
             raise InvalidInput(f"this store does not know which column is the {what}; pass --{what}")
     report, manner = report or SyncReport(), manner or Manner()
     for attempt in range(PASSES):
+        time.sleep(min(5.0, 0.1 * 2**attempt) if attempt else 0)
         try:
             _Pass(db, source, encoding, manner, report).run()
             return report
         except _Overtaken:
-            time.sleep(min(5.0, 0.1 * 2**attempt))
+            continue
     raise Locked(
         f"other processes keep '{db.path}' in step at the same time ({PASSES} times while the source was read); let "
         "one of them do it"
