@@ -125,7 +125,7 @@ def _table(
 
     if data is not None:
         if url is not None and _was_typed("url"):
-            raise click.UsageError("DATA and --from are two ways to give samples; pass one of them")
+            raise click.UsageError("--from and DATA are two ways to give samples; pass one of them")
         if (table, query, where) != (None, None, None):
             raise click.UsageError("--table, --query and --where go with --from, not with DATA")
         return nullcontext(open_table(data, format, delimiter)), lambda wishes: None

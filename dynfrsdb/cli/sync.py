@@ -77,9 +77,8 @@ def sync(store: Path, as_json: bool, watch: float | None, **given: Any) -> None:
     for column, count in result["unknown"].items():
         note(f"column {column!r}: {count:,} rows have a value that was not encoded; it is 0 in all its features")
     if result["held"]:
-        note(
-            f"{result['held']:,} samples stay as they are, because they are held; 'dynfrsdb hold list {store}' says why"
-        )
+        stay = _plural(result["held"], "sample stays as it is", "samples stay as they are")
+        note(f"{result['held']:,} {stay}, because somebody is held; see 'dynfrsdb hold list {store}'")
         click.get_current_context().exit(REFUSED)
 
 
@@ -109,10 +108,11 @@ class _Following:
                 )
                 sync(self._db, self._source, **self._columns, manner=manner, report=report)
         except KeyboardInterrupt:
-            raise Interrupted(self._interrupted(report)) from None
+            raise Interrupted(_interrupted(self._commits + len(report.receipts), report)) from None
         except Error:
             if report.receipts:
-                note(f"{_in_words(report)}, in {len(report.receipts)} transactions, before this; run it again to go on")
+                many = _plural(len(report.receipts), "transaction", "transactions")
+                note(f"before this, {len(report.receipts)} {many}: {_in_words(report)}; run it again to go on")
             raise
         finally:
             self._commits += len(report.receipts)
@@ -139,17 +139,18 @@ class _Following:
                     away = str(error)
                 time.sleep(seconds)
         except KeyboardInterrupt:
-            raise Interrupted(f"interrupted; {_commits(self._commits)}") from None
-
-    def _interrupted(self, report: SyncReport) -> str:
-        if not report.receipts:
-            return f"interrupted; {_commits(self._commits)}"
-        rest = "" if self._commits else "; run it again to go on"
-        return f"interrupted; {_in_words(report)} in {_commits(self._commits + len(report.receipts))}{rest}"
+            raise Interrupted(_interrupted(self._commits)) from None
 
 
-def _commits(count: int) -> str:
-    return f"{count:,} transactions, which are committed" if count else "nothing was committed"
+def _interrupted(commits: int, report: SyncReport | None = None) -> str:
+    if not commits:
+        return "interrupted; nothing was committed"
+    rest = f" (in the last round: {_in_words(report)}); run it again to go on" if report and report.receipts else ""
+    return f"interrupted; {commits:,} {_plural(commits, 'transaction is', 'transactions are')} committed{rest}"
+
+
+def _plural(count: int, one: str, many: str) -> str:
+    return one if count == 1 else many
 
 
 def _in_words(report: SyncReport) -> str:
