@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dynfrsdb
-from dynfrsdb import sql
+from dynfrsdb import difference, sql
+from dynfrsdb.chain import read_export
 from dynfrsdb.errors import InvalidInput, Suppressed, Unreachable
 from dynfrsdb.syncing import Manner, SyncReport, sync
 from dynfrsdb.tables.sql import Source
@@ -139,6 +140,59 @@ def test_every_change_says_where_it_came_from(store: Path, filled: Base) -> None
         "who",
     )
     assert "postgres@" not in changed["url"]
+
+
+def test_the_ledger_of_a_store_in_step_can_be_exported_and_its_receipts_checked(
+    store: Path, filled: Base, tmp_path: Path
+) -> None:
+    filled.delete([3])
+    with dynfrsdb.open(store, "w") as db:
+        sequence = sync(db, filled.source).receipts[0].sequence
+
+        (tmp_path / "receipt.json").write_text(db.issue_receipt(sequence))
+        db.export_ledger(tmp_path / "ledger.jsonl")
+
+    assert dynfrsdb.verify_receipt(tmp_path / "receipt.json", store=store)
+    assert read_export(tmp_path / "ledger.jsonl")[sequence - 1]["source"]["table"] == "people"
+
+
+def test_a_long_row_of_vanished_samples_is_taken_in_parts(
+    store: Path, filled: Base, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two rows of the source the store may have more samples than are looked at in one go."""
+    monkeypatch.setattr(difference, "AT_ONCE", 7)
+
+    report = follow(store, filled, Source(filled.url, table="people", where="id IN (2, 57)"), batch=10)
+
+    assert (report.removed, report.unchanged) == (COUNT - 2, 2)
+    assert digest(store) == expected_digest(store, {id: person(id) for id in (2, 57)})
+
+
+def test_a_store_made_from_arrays_follows_a_table(base: Base, store_dir: Path) -> None:
+    """A regression whose features have no names: the columns of the table in their order, but for id and target."""
+    path = store_dir / "arrays.forest"
+    with dynfrsdb.create(
+        path, [[1.0, 2.0], [3.0, 4.0]], [0.5, 1.5], ids=[5, 6], task="regression", target_step=0.25, n_estimators=3
+    ) as db:
+        base.execute("CREATE TABLE t (id integer, a double precision, y double precision, b integer)")
+        base.execute("INSERT INTO t VALUES (5, 1, 0.5, 2), (6, 3, 1.75, 4), (8, 0, -2, -1)")
+
+        report = sync(db, Source(base.url, table="t"), id="id", target="y")
+
+        assert (report.unchanged, report.replaced, report.added) == (1, 1, 1)
+        assert [(db.sample(id).y, db.sample(id).x.tolist()) for id in (5, 6, 8)] == [
+            (0.5, [1, 2]),
+            (1.75, [3, 4]),
+            (-2.0, [0, -1]),
+        ]
+
+
+def test_a_store_that_does_not_know_its_columns_asks_for_them(base: Base, store_dir: Path) -> None:
+    with (
+        dynfrsdb.create(store_dir / "arrays.forest", [[1.0], [2.0]], [0, 1]) as db,
+        pytest.raises(InvalidInput, match="which column is the target; pass --target"),
+    ):
+        sync(db, base.source, id="id")
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
