@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dynfrsdb.cli import options
+from dynfrsdb.cli import opening, options
 from dynfrsdb.cli.interrupt import Interrupted, Postponed
 from dynfrsdb.cli.opening import database
 from dynfrsdb.cli.output import emit, note, progress, properties
@@ -64,6 +64,8 @@ def sync(store: Path, as_json: bool, watch: float | None, **given: Any) -> None:
     """
     from dynfrsdb.tables.sql import Source
 
+    if opening.joined is not None:
+        raise click.UsageError("sync makes transactions of its own; commit or roll back this one first")
     source = Source(given.pop("url"), given.pop("table"), given.pop("query"), given.pop("where"))
     dry_run, file = given["dry_run"], given.pop("receipts")
     if dry_run and file is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 import dynfrsdb as library
-from tests.cli.command import PATIENCE, dynfrsdb, start
+from tests.cli.command import COMMAND, PATIENCE, dynfrsdb, environment, start
 from tests.postgres import PASSWORD, Server
 from tests.sources import Base, Person, expected_digest, people, person
 
@@ -133,6 +134,17 @@ def test_create_takes_a_file_or_a_source(given: list[str], said: str, tmp_path: 
 
     assert ran.code == 2
     assert said in ran.error
+
+
+def test_sync_does_not_join_a_transaction_of_the_shell(filled: Base, forest: Path) -> None:
+    lines = f"begin\nsync --from {filled.url} --table people\n"
+
+    ran = subprocess.run(
+        [*COMMAND, "shell", str(forest)], input=lines, capture_output=True, text=True, env=environment()
+    )
+
+    assert ran.returncode == 2
+    assert "sync makes transactions of its own; commit or roll back this one first" in ran.stderr
 
 
 def test_a_wrong_password_is_unreachable_and_nothing_of_it_is_said(postgres_server: Server, tmp_path: Path) -> None:
