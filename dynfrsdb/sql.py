@@ -139,6 +139,8 @@ def in_words(what: str, url: str) -> Iterator[None]:
         raise kind(f"{what} failed at '{shown(url)}': {why}") from error
     except exc.TimeoutError as error:
         raise Unreachable(f"{what} failed at '{shown(url)}': all connections are in use; try again later") from error
+    except UnicodeError as error:
+        raise InvalidInput(f"{what} failed at '{shown(url)}': a text is not valid Unicode; correct it") from error
     except exc.NoSuchTableError as error:
         raise InvalidInput(f"{what} failed: there is no table '{error}' at '{shown(url)}'") from error
     except exc.SQLAlchemyError as error:

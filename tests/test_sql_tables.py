@@ -242,6 +242,13 @@ def test_a_source_says_what_it_needs(given: dict[str, str], said: str) -> None:
     assert said in refusal(lambda: Source("sqlite:////data/people.db", **given))
 
 
+def test_a_source_keeps_its_password_to_itself() -> None:
+    source = Source("postgresql://ann:s3cret@db.example/clinic?user=bob&password=s3cret", table="people")
+
+    for text_of_it in (repr(source), str(source), str(source.record()), source.name):
+        assert not any(secret in text_of_it for secret in ("ann", "s3cret", "bob"))
+
+
 def test_a_name_that_looks_like_a_hash_is_refused(base: Base) -> None:
     """The ledger could not be exported and read back with it."""
     source = Source(base.url, table="0123456789abcdef" * 2)

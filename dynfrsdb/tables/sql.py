@@ -25,7 +25,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, time, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -53,7 +53,8 @@ _LIKE_A_HASH = re.compile("(?:[0-9a-f]{32}){1,2}")
 class Source:
     """Where samples are kept outside: a table or a query of a database, and which of its rows."""
 
-    url: str
+    url: str = field(repr=False)
+    """May hold a password."""
     table: str | None = None
     query: str | None = None
     where: str | None = None
