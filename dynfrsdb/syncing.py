@@ -172,17 +172,31 @@ class _Pass:
                 raise InvalidInput(
                     f"'{table.name}' has no rows; nothing was changed. If all samples are to go, pass --allow-empty"
                 )
-            first, unknown = 0, Counter[str]()
-            for part in parts(table.by_id(self._columns()), self._encoding, unknown):
-                if part.batch.size:
-                    wanted = self._wanted(part)
-                    self._compare(wanted, first, int(wanted.ids[-1]))
-                    first = int(wanted.ids[-1]) + 1
-                self._manner.progress("comparing", part.batch.first + part.batch.size, report.rows)
-            if first < inputs.ID_LIMIT:
-                self._compare(_nothing(self._db), first, inputs.ID_LIMIT - 1)
-        report.unknown = dict(unknown)
+            self._follow(table)
         self._act(least=1)
+
+    def _follow(self, table: SqlTable) -> None:
+        """Compare all rows with all samples."""
+        first, rows, unknown = 0, 0, Counter[str]()
+        for part in parts(table.by_id(self._columns()), self._encoding, unknown):
+            rows += part.batch.size
+            if part.batch.size:
+                wanted = self._wanted(part)
+                self._refuse_fickle(int(wanted.ids[0]) >= first and bool((wanted.ids[1:] > wanted.ids[:-1]).all()))
+                self._compare(wanted, first, int(wanted.ids[-1]))
+                first = int(wanted.ids[-1]) + 1
+            self._manner.progress("comparing", rows, self._report.rows)
+        self._refuse_fickle(rows == self._report.rows)
+        if first < inputs.ID_LIMIT:
+            self._compare(_nothing(self._db), first, inputs.ID_LIMIT - 1)
+        self._report.unknown = dict(unknown)
+
+    def _refuse_fickle(self, same: bool) -> None:
+        if not same:
+            raise InvalidInput(
+                f"'{self._table.name}' does not give the same rows when it is asked twice; leave random and volatile "
+                "functions out of it"
+            )
 
     def _begin(self, snapshot: Snapshot) -> int:
         if self._encoding.subject is None and snapshot.count("subjects"):

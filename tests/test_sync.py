@@ -274,6 +274,18 @@ def test_ids_that_sort_as_text_are_refused_before_anything_changes(store: Path, 
     assert "sorts otherwise than whole numbers do" in message
 
 
+def test_a_query_that_gives_other_rows_every_time_is_refused(store: Path, filled: Base) -> None:
+    """What it leaves out the second time has not vanished."""
+    often = "random() < 0.5" if filled.url.startswith("postgresql") else "random() % 2 = 0"
+    source = Source(filled.url, query=f"SELECT * FROM people WHERE {often} OR id < 10")
+
+    def until_it_differs() -> None:
+        for _ in range(50):
+            follow(store, filled, source, dry_run=True)
+
+    assert "does not give the same rows when it is asked twice" in refusal(InvalidInput, store, until_it_differs)
+
+
 def test_a_missing_value_names_column_and_id(store: Path, filled: Base) -> None:
     filled.execute("UPDATE people SET age = NULL WHERE id = 31")
 
