@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,8 +65,14 @@ def threads() -> int:
     return max(1, int(os.environ.get("DYNFRSDB_THREADS", "0")) or len(os.sched_getaffinity(0)))
 
 
-def build(path: Any, settings: Settings, training: Training, progress: Progress | None) -> None:
-    """Create the store."""
+def build(
+    path: Any,
+    settings: Settings,
+    training: Training,
+    progress: Progress | None,
+    said: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
+    """Create the store; its first ledger entry says `said` besides its usual fields."""
     report = progress or (lambda stage, done, total: None)
     state = {
         "samples": training.ids.size,
@@ -74,10 +81,10 @@ def build(path: Any, settings: Settings, training: Training, progress: Progress 
         "tags": 0,
         "settled": 0,
     }
-    create(path, settings.record(), state, lambda builder: _fill(builder, settings, training, report))
+    create(path, settings.record(), state, lambda builder: _fill(builder, settings, training, report, said))
 
 
-def _fill(builder: Builder, settings: Settings, training: Training, report: Progress) -> None:
+def _fill(builder: Builder, settings: Settings, training: Training, report: Progress, said: Mapping[str, Any]) -> None:
     _write_samples(builder, training, report)
     secrets = Secrets(settings)
     digest = secrets.samples(training.ids, training.y, training.X).to_bytes(16, "little")
@@ -99,6 +106,7 @@ def _fill(builder: Builder, settings: Settings, training: Training, report: Prog
             "removed_ids": [],
             "subjects": [],
             "request": None,
+            **said,
         }
     )
 

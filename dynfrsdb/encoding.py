@@ -144,7 +144,7 @@ class Encoding:
         names = [name for name in batch.columns if name not in others]
         if len(names) != len(self.columns):
             raise InvalidInput(
-                f"'{batch.path}' has {len(names)} columns of features, this store takes {len(self.columns)}"
+                f"'{batch.table}' has {len(names)} columns of features, this store takes {len(self.columns)}"
             )
         return names
 
@@ -156,4 +156,4 @@ def require(batch: Batch, name: str) -> None:
         shown = ", ".join(map(repr, given[:10])) + (f", ... ({len(given)} in all)" if len(given) > 10 else "")
         guess = next((mark for mark in ";\t|," if len(given) == 1 and mark in given[0]), None)
         hint = f"; if {guess!r} is its delimiter, pass --delimiter" if guess else ""
-        raise InvalidInput(f"'{batch.path}' has no column {name!r}; its columns are {shown}{hint}")
+        raise InvalidInput(f"'{batch.table}' has no column {name!r}; its columns are {shown}{hint}")

@@ -109,17 +109,20 @@ def release(store: Store, number: Any, timeout: float) -> Receipt:
 
 def refuse_held(snapshot: Snapshot, subjects: Iterable[bytes]) -> None:
     """Raise if a hold on one of these subjects is in force."""
+    for hold in in_force(snapshot, subjects).values():
+        store, until = snapshot.generation.store, f" until {hold.until}" if hold.until else ""
+        raise Held(
+            f"this subject is held{until}: {hold.reason}; nothing was changed. To end the hold, run "
+            f"'dynfrsdb hold release {store} {hold.number}'"
+        )
+
+
+def in_force(snapshot: Snapshot, subjects: Iterable[bytes]) -> dict[bytes, Hold]:
+    """Those of these subjects who are held, each with a hold that is in force."""
     if not snapshot.count("holds"):
-        return
+        return {}
     snapshot.confirm_pages("holds")  # or a page that lost records would let go of somebody who is held
-    for subject in subjects:
-        for hold in _of(snapshot, subject):
-            if hold.in_force:
-                store, until = snapshot.generation.store, f" until {hold.until}" if hold.until else ""
-                raise Held(
-                    f"this subject is held{until}: {hold.reason}; nothing was changed. To end the hold, run "
-                    f"'dynfrsdb hold release {store} {hold.number}'"
-                )
+    return {subject: hold for subject in subjects for hold in _of(snapshot, subject) if hold.in_force}
 
 
 def drop(session: WriteSession, subject: bytes) -> None:

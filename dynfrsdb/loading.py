@@ -11,7 +11,7 @@ The encoding goes into the store's settings, which are part of the one commit th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,7 +27,7 @@ from dynfrsdb.settings import Settings
 from dynfrsdb.survey import Survey, Wishes, survey
 from dynfrsdb.tables import Batch, Table
 from dynfrsdb.tables.batch import Column
-from dynfrsdb.tables.cells import TRUTHS, Where, ids, is_missing, number, numbers, subjects
+from dynfrsdb.tables.cells import TRUTHS, Where, ids, is_missing, label, number, numbers, subjects
 from dynfrsdb_storage.build import refuse_place
 
 if TYPE_CHECKING:
@@ -77,9 +77,9 @@ def encoding_of(settings: Settings) -> Encoding:
     return Encoding.from_record(settings.encoding)
 
 
-def parts(table: Table, encoding: Encoding, unknown: Counter[str]) -> Iterator[Part]:
+def parts(batches: Iterable[Batch], encoding: Encoding, unknown: Counter[str]) -> Iterator[Part]:
     """A table, encoded batch by batch."""
-    for batch in table.batches():
+    for batch in batches:
         for name in (encoding.id, encoding.subject):
             if name is not None:
                 require(batch, name)
@@ -101,7 +101,7 @@ def prepare(path: Path, table: Table, wishes: Wishes, progress: Progress | None 
     """Read a table for a store that is to be created at `path`; `settings` are those of `dynfrsdb.create`."""
     report = progress or (lambda stage, done, total: None)
     if not table.can_be_read_again:
-        raise InvalidInput(f"'{table.path}' is read twice to create a store, so it cannot be a pipe; save it to a file")
+        raise InvalidInput(f"'{table.name}' is read twice to create a store, so it cannot be a pipe; save it to a file")
     refuse_place(inputs.place(path))  # creating will look again; this is to know before all the reading
     found = survey(table, wishes, settings.get("task", "classification"), report)
     made = Settings.make(
@@ -110,32 +110,40 @@ def prepare(path: Path, table: Table, wishes: Wishes, progress: Progress | None 
         encoding=found.encoding.record(),
         **settings,
     )
-    y = _targets(table, found, made)
-    X, numbered, hashes = _load(table, found, Secrets(made), report)
+    X, y, numbered, hashes = _load(table, found, made, report)
     _refuse_twins(table, numbered)
     return Prepared(made, numbered, X, y, hashes, found.not_encoded)
 
 
-def create_from(path: Path, prepared: Prepared, progress: Progress | None = None) -> None:
-    """Create a store from a table that was read. Interrupting leaves nothing behind."""
+def create_from(
+    path: Path, prepared: Prepared, progress: Progress | None = None, source: dict[str, Any] | None = None
+) -> None:
+    """Create a store from a table that was read. Interrupting leaves nothing behind.
+
+    `source` is what the ledger is to say of a table outside."""
     # Here and not above, because numba takes its time: a slip in a table is told before.
     from dynfrsdb.build import build, training
 
     samples = training(prepared.settings, prepared.ids, prepared.X, prepared.y, prepared.subjects)
-    build(inputs.place(path), prepared.settings, samples, progress)
+    build(inputs.place(path), prepared.settings, samples, progress, {} if source is None else {"source": source})
 
 
-def _load(table: Table, found: Survey, secrets: Secrets, report: Progress) -> tuple[Block, Ids, npt.NDArray[np.uint8]]:
-    """The second look: features, ids and hashes of subjects of all rows."""
-    encoding, at = found.encoding, 0
+def _load(
+    table: Table, found: Survey, settings: Settings, report: Progress
+) -> tuple[Block, npt.NDArray[np.int64], Ids, npt.NDArray[np.uint8]]:
+    """The second look: features, ids and hashes of subjects of all rows; and targets, if they come in another order."""
+    encoding, secrets, at = found.encoding, Secrets(settings), 0
+    y = _targets(table, found, settings) if table.keeps_order else np.empty(found.rows, np.int64)
     X = np.empty((found.rows, len(encoding.feature_names)), np.float32)
     numbered = np.arange(found.rows, dtype=np.uint64)
     hashes = np.zeros((found.rows if encoding.subject is not None else 0, HASH_BYTES), np.uint8)
-    for part in parts(table, encoding, Counter()):
+    for part in parts(table.batches(), encoding, Counter()):
         end = at + part.batch.size
         if end > found.rows:
             break
         X[at:end] = part.X
+        if not table.keeps_order:
+            y[at:end] = numbered_targets(part.batch, found.encoding.target, settings)
         if part.ids is not None:
             numbered[at:end] = part.ids
         if part.subjects:
@@ -144,8 +152,8 @@ def _load(table: Table, found: Survey, secrets: Secrets, report: Progress) -> tu
         at = end
         report("encoding", at, found.rows)
     if at != found.rows:
-        raise InvalidInput(f"'{table.path}' changed while it was read; try again when nobody writes to it")
-    return X, numbered, hashes
+        raise InvalidInput(f"'{table.name}' changed while it was read; try again when nobody writes to it")
+    return X, y, numbered, hashes
 
 
 def _targets(table: Table, found: Survey, settings: Settings) -> npt.NDArray[np.int64]:
@@ -182,13 +190,13 @@ def rows_to_add(table: Table, settings: Settings, target: str | None, id: str | 
         raise InvalidInput("this store does not know which column is the target; pass --target")
     found, y = [], []
     unknown: Counter[str] = Counter()
-    for part in parts(table, encoding, unknown):
+    for part in parts(table.batches(), encoding, unknown):
         require(part.batch, encoding.target)
         y.append(targets_of(part.batch.columns[encoding.target], settings, part.batch.where(encoding.target)))
         found.append(part)
     X = np.concatenate([part.X for part in found])
     if not len(X):
-        raise InvalidInput(f"'{table.path}' has columns and no rows; there is nothing to add")
+        raise InvalidInput(f"'{table.name}' has columns and no rows; there is nothing to add")
     numbered = None if encoding.id is None else np.concatenate([part.ids for part in found if part.ids is not None])
     if numbered is not None:
         _refuse_twins(table, numbered)
@@ -196,6 +204,13 @@ def rows_to_add(table: Table, settings: Settings, target: str | None, id: str | 
     if settings.classes:
         return Rows(X, [label for labels in y for label in labels], numbered, named, dict(unknown))
     return Rows(X, np.concatenate(y), numbered, named, dict(unknown))
+
+
+def numbered_targets(batch: Batch, target: str | None, settings: Settings) -> npt.NDArray[np.int64]:
+    """The targets of a batch as the forest counts them."""
+    assert target is not None
+    given = targets_of(batch.columns[target], settings, batch.where(target))
+    return inputs.targets(given, batch.size, settings)
 
 
 def targets_of(column: Column, settings: Settings, where: Where) -> Sequence[Any] | npt.NDArray[np.float64]:
@@ -220,7 +235,7 @@ def targets_of(column: Column, settings: Settings, where: Where) -> Sequence[Any
 
 def class_of(cell: Any, settings: Settings) -> Any:
     """The class that a cell names, as itself or as text of a number or of a truth; None if it names none."""
-    spellings = [cell, TRUTHS.get(cell), number(cell)] if isinstance(cell, str) else [cell, str(cell)]
+    spellings = [cell, TRUTHS.get(cell), number(cell)] if isinstance(cell, str) else [label(cell), str(cell)]
     for spelling in spellings:
         place = None if spelling is None else settings.class_index.get(spelling)
         if place is not None:

@@ -63,7 +63,10 @@ def parsed(url: str) -> URL:
         raise InvalidInput(f"databases of the kind {found.drivername!r} are not known; {_EXAMPLES}")
     if found.drivername.startswith("sqlite") and found.database in (None, "", ":memory:"):
         raise InvalidInput(f"an SQLite database in memory ends with its process; {_EXAMPLES}")
-    return found.set(drivername=_DRIVERS[found.drivername])
+    found = found.set(drivername=_DRIVERS[found.drivername])
+    if found.get_backend_name() == "sqlite":
+        return found.set(database=os.path.abspath(found.database or ""))  # the same wherever it is read next
+    return found
 
 
 def shown(url: str | URL) -> str:
@@ -136,6 +139,8 @@ def in_words(what: str, url: str) -> Iterator[None]:
         raise kind(f"{what} failed at '{shown(url)}': {why}") from error
     except exc.TimeoutError as error:
         raise Unreachable(f"{what} failed at '{shown(url)}': all connections are in use; try again later") from error
+    except UnicodeError as error:
+        raise InvalidInput(f"{what} failed at '{shown(url)}': a text is not valid Unicode; correct it") from error
     except exc.NoSuchTableError as error:
         raise InvalidInput(f"{what} failed: there is no table '{error}' at '{shown(url)}'") from error
     except exc.SQLAlchemyError as error:

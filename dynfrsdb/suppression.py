@@ -99,20 +99,22 @@ def lift(store: Store, secrets: Secrets, subject: bytes, timeout: float) -> Rece
     return receipt_of(made)
 
 
-def unwelcome(session: WriteSession, subjects: Sequence[bytes], forgotten: Sequence[bytes]) -> list[int]:
+def unwelcome(
+    snapshot: Snapshot, state: Mapping[str, Any], subjects: Sequence[bytes], forgotten: Sequence[bytes] = ()
+) -> list[int]:
     """Which rows with these subjects (b"" for none) are of somebody on the list, or just `forgotten`."""
-    if mode(session.state) == OFF:
+    if mode(state) == OFF:
         return []
     named = sorted(set(filter(None, subjects)))
-    found = zip(named, session.snapshot.get("suppression", named), strict=True)
+    found = zip(named, snapshot.get("suppression", named), strict=True)
     known = {subject for subject, payload in found if payload is not None} | set(forgotten)
     return [row for row, subject in enumerate(subjects) if subject in known]
 
 
-def refusal(store: object, row: int) -> Suppressed:
+def refusal(store: object, place: str) -> Suppressed:
     """The error for a row of somebody on the list."""
     return Suppressed(
-        f"row {row}: its subject was forgotten and is on the suppression list of '{store}'; leave the row out, or take "
+        f"{place}: its subject was forgotten and is on the suppression list of '{store}'; leave the row out, or take "
         f"the subject off the list with 'dynfrsdb suppress {store} --lift SUBJECT'"
     )
 

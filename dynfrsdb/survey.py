@@ -20,6 +20,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, NoReturn
 
 import numpy as np
@@ -37,6 +38,7 @@ from dynfrsdb.tables.cells import (
     categories,
     category,
     is_missing,
+    label,
     looks_like_a_date,
     number,
     numbers,
@@ -76,7 +78,7 @@ class Wishes:
         found = [name for name in batch.columns if name not in roles and name not in self.ignore]
         if not found:
             raise InvalidInput(
-                f"'{batch.path}' has no column besides {', '.join(map(repr, roles))}; nothing to learn from"
+                f"'{batch.table}' has no column besides {', '.join(map(repr, roles))}; nothing to learn from"
             )
         return found
 
@@ -109,12 +111,12 @@ def survey(table: Table, wishes: Wishes, task: str, report: Any) -> Survey:
         rows += batch.size
         report("reading", table.done, table.total)
     if not rows:
-        raise InvalidInput(f"'{table.path}' has columns and no rows; a forest needs samples")
+        raise InvalidInput(f"'{table.name}' has columns and no rows; a forest needs samples")
     columns = [look.coded() for look in looks]
     encoding = Encoding(tuple(columns), wishes.target, wishes.id, wishes.subject, wishes.min_category)
     if not encoding.feature_names:
         raise InvalidInput(
-            f"no column of '{table.path}' became a feature: no value occurs {wishes.min_category} times; "
+            f"no column of '{table.name}' became a feature: no value occurs {wishes.min_category} times; "
             "pass a smaller --min-category"
         )
     left_out = {look.name: look.rare(column) for look, column in zip(looks, columns, strict=True)}
@@ -300,7 +302,7 @@ class _Labels:
                 continue
             if is_missing(cell):
                 raise InvalidInput(f"{where(cells.index(cell))} is missing; every sample needs a class")
-            if not isinstance(cell, (str, int, float)):
+            if not isinstance(cell, (str, int, float, Decimal)):
                 raise InvalidInput(
                     f"{where(cells.index(cell))} is of type {type_of(cell)}; a class is text or a number"
                 )
@@ -314,7 +316,7 @@ class _Labels:
 
     def labels(self) -> list[Any]:
         """The different labels, in the order they came; those of a text file as numbers if all of them are."""
-        given = list(self._codes)
+        given = [label(each) for each in self._codes]
         return classes_in(given) if self._texts else given
 
     def values(self) -> npt.NDArray[np.int32]:

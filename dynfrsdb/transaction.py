@@ -36,9 +36,8 @@ from dynfrsdb.errors import InvalidInput, RequestConflict, SampleExists, SampleN
 from dynfrsdb.receipt import Plan, Receipt, now, receipt_of
 from dynfrsdb.secrets import MODULUS
 from dynfrsdb.snapshot import confirm_index
-from dynfrsdb.view import in_words, rows_of
-from dynfrsdb_engine.forest import BadRow, Effect, Samples
-from dynfrsdb_engine.rows import gather_rows
+from dynfrsdb.view import gathered_rows, in_words, read_rows
+from dynfrsdb_engine.forest import Effect, Samples
 from dynfrsdb_storage import WriteSession, layout
 
 if TYPE_CHECKING:
@@ -243,12 +242,12 @@ class Transaction:
         """Rows that are left when those of forgotten subjects are taken out, or None for all; raises if the store
         refuses such rows."""
         session = self._open()
-        rows = suppression.unwelcome(session, hashes, self._subjects)
+        rows = suppression.unwelcome(session.snapshot, session.state, hashes, self._subjects)
         if not rows:
             return None
         if self._known is None:
             if suppression.mode(session.state) == suppression.REFUSE:
-                raise suppression.refusal(self._db.path, rows[0])
+                raise suppression.refusal(self._db.path, f"row {rows[0]}")
             self.skipped += len(rows)
             self._entry["skipped"] = self.skipped
         return sorted(set(range(len(hashes))).difference(rows))
@@ -262,9 +261,7 @@ class Transaction:
         slots = np.array([live.slot for live in found.values()], np.uint32)
         ids = np.array(list(found), np.uint64)
         with in_words(self._db.path):
-            X, y, stored = self._rows(slots)
-            if not np.array_equal(stored, ids):
-                raise BadRow(int(slots[np.flatnonzero(stored != ids)[0]]))
+            X, y = read_rows(session.snapshot, slots, ids, self._db._settings.n_features)
         for id, live in found.items():
             session.delete("samples", layout.id_key(id))
             if live.subject:
@@ -279,17 +276,6 @@ class Transaction:
         self._removed += len(found)
         self._samples_digest = (self._samples_digest - self._db._secrets.samples(ids, y, X)) % MODULUS
         self._count(-len(found), -int(np.abs(y).sum()))
-
-    def _rows(
-        self, slots: npt.NDArray[np.uint32]
-    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64], npt.NDArray[np.uint64]]:
-        """Features, targets and ids of rows, checked."""
-        X = np.empty((slots.size, self._db._settings.n_features), np.float32)
-        y, ids = np.empty(slots.size, np.int64), np.empty(slots.size, np.uint64)
-        bad = gather_rows(rows_of(self._open().snapshot), slots, X, y, ids)
-        if bad >= 0:
-            raise BadRow(int(slots[bad]))
-        return X, y, ids
 
     def _assign(self, count: int) -> npt.NDArray[np.uint64]:
         first = int(self._open().state["next_id"])
@@ -331,7 +317,7 @@ class Transaction:
         ) as forest:  # also if nothing changes: the commit is noted on top of this snapshot
             if not slots.size:
                 return
-            X, y, ids = self._rows(slots)
+            X, y, ids = gathered_rows(session.snapshot, slots, self._db._settings.n_features)
             effect = forest.change(Samples(ids, X, y, slots, sign), session.number)
         before = self._effect
         self._effect = Effect(

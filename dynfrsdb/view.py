@@ -16,7 +16,7 @@ from dynfrsdb.errors import CorruptStore, EmptyForest
 from dynfrsdb.settings import Settings
 from dynfrsdb.shelf import Shelf, clear, edit_lists, growth_pairs
 from dynfrsdb_engine.forest import BadRow, Damaged, Forest
-from dynfrsdb_engine.rows import Rows
+from dynfrsdb_engine.rows import Rows, gather_rows
 from dynfrsdb_engine.spec import Spec, make_spec
 from dynfrsdb_engine.working import CLEARS, DIRTY_BUCKETS, DIRTY_NODES, TAGS
 from dynfrsdb_storage import Snapshot, Store, WriteSession
@@ -47,6 +47,28 @@ def rows_of(snapshot: Snapshot) -> Rows:
     """The rows of a snapshot, as kernels take them."""
     rows = snapshot.rows
     return Rows(rows.words, rows.floats, rows.multipliers)
+
+
+def gathered_rows(
+    snapshot: Snapshot, slots: npt.NDArray[np.uint32], n_features: int
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64], npt.NDArray[np.uint64]]:
+    """Features, targets and ids of rows, each checked against its hash."""
+    X = np.empty((slots.size, n_features), np.float32)
+    y, ids = np.empty(slots.size, np.int64), np.empty(slots.size, np.uint64)
+    bad = gather_rows(rows_of(snapshot), slots, X, y, ids)
+    if bad >= 0:
+        raise BadRow(int(slots[bad]))
+    return X, y, ids
+
+
+def read_rows(
+    snapshot: Snapshot, slots: npt.NDArray[np.uint32], ids: npt.NDArray[np.uint64], n_features: int
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+    """Features and targets of samples, each checked against its hash and its id."""
+    X, y, found = gathered_rows(snapshot, slots, n_features)
+    if not np.array_equal(found, ids):
+        raise BadRow(int(slots[np.flatnonzero(found != ids)[0]]))
+    return X, y
 
 
 @contextmanager

@@ -12,8 +12,9 @@ import pytest
 
 from tests import people
 from tests.postgres import postgres, postgres_server
+from tests.sources import base, sqlite_base
 
-__all__ = ["postgres", "postgres_server"]
+__all__ = ["base", "postgres", "postgres_server", "sqlite_base"]
 
 MEMORY = Path("/dev/shm")
 MACHINE_SEED = 20250701

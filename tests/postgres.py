@@ -24,6 +24,8 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine, text
 
+from dynfrsdb import sql
+
 MEMORY = Path("/dev/shm")
 PASSWORD = "correct horse"
 NOBODY = 65534
@@ -46,7 +48,7 @@ class Server:
         command = list(
             map(str, (self._binaries / "postgres", "-D", self.place / "data", "-k", self.place, "-p", self.port))
         )
-        quick = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "autovacuum=off", "max_connections=30")
+        quick = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "autovacuum=off", "max_connections=60")
         options = [part for each in (*quick, "listen_addresses=127.0.0.1") for part in ("-c", each)]
         with open(self.place / "log", "ab") as log:
             self._process = subprocess.Popen(
@@ -105,8 +107,11 @@ def postgres_server() -> Iterator[Server]:
     place = Path(tempfile.mkdtemp(prefix="dynfrsdb-pg-", dir=MEMORY if MEMORY.is_dir() else None))
     server = Server(place, _free_port())
     try:
-        _prepare(binaries, place)
-        server.start()
+        try:
+            _prepare(binaries, place)
+            server.start()
+        except (OSError, subprocess.SubprocessError, RuntimeError) as error:
+            pytest.skip(f"PostgreSQL is installed but cannot be started here: {error}")
         yield server
     finally:
         server.stop(signal.SIGQUIT)
@@ -114,9 +119,10 @@ def postgres_server() -> Iterator[Server]:
 
 
 @pytest.fixture
-def postgres(postgres_server: Server) -> str:
-    """The URL of a fresh database."""
-    return postgres_server.url(postgres_server.fresh())
+def postgres(postgres_server: Server) -> Iterator[str]:
+    """The URL of a fresh database; connections that our engines keep are closed behind the test."""
+    yield postgres_server.url(postgres_server.fresh())
+    sql.dispose()
 
 
 def _prepare(binaries: Path, place: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 import msgpack
 import numpy as np
@@ -26,7 +25,7 @@ ENCODING = Encoding(
 
 def batch(**columns: Column) -> Batch:
     size = len(next(iter(columns.values())))
-    return Batch(Path("t"), columns, size, 0, lambda row: f"'t', row {row}")
+    return Batch("t", columns, size, 0, lambda row: f"'t', row {row}")
 
 
 def test_an_encoding_survives_its_record() -> None:

@@ -16,6 +16,7 @@ one place each:
     trees       tree, node, importances
     ask         predict
     change      add, remove, forget
+    sync        sync
     holds       hold, requests, suppress
     prove       receipt, restore
     keep        check, verify, digest, settle, backup

@@ -44,6 +44,7 @@ FAMILIES = {
     "trees": ("tree", "node", "importances"),
     "ask": ("predict",),
     "change": ("add", "remove", "forget"),
+    "sync": ("sync",),
     "holds": ("hold", "requests", "suppress"),
     "prove": ("receipt", "restore"),
     "keep": ("check", "verify", "digest", "settle", "backup"),

@@ -63,7 +63,7 @@ def predict(
         write = _write_csv if as_csv or (sys.stdout.isatty() and not as_json) else _write_json
         encoding = encoding_of(db._settings)
         features = replace(encoding, target=None, id=None, subject=None)
-        for part in parts(open_table(data, format, delimiter), features, unknown):
+        for part in parts(open_table(data, format, delimiter).batches(), features, unknown):
             write(asking.lines(part, encoding.id), asking.heading(part, encoding.id), part.batch.first == 0)
     for column, count in unknown.items():
         note(f"column {column!r}: {count:,} rows have a value that was not encoded; it is 0 in all its features")

@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 from types import FrameType
+from typing import Any
 
 from dynfrsdb.cli import opening
 
@@ -23,16 +24,25 @@ class Interrupted(Exception):
 
 
 class Postponed:
-    """Ctrl-C, kept waiting once `begin` was called, for the rest of the command."""
+    """Ctrl-C, kept waiting once `begin` was called: for the rest of the command, or until `end`."""
 
     def __init__(self) -> None:
+        self._before: Any = None
         self.came = False
         """Whether somebody pressed Ctrl-C meanwhile."""
 
     def begin(self) -> None:
         """From here on Ctrl-C is only noted; not in a transaction of the shell, where no verb commits but `commit`."""
         if opening.joined is None:
-            signal.signal(signal.SIGINT, self._note)
+            self._before = signal.signal(signal.SIGINT, self._note)
+
+    def end(self) -> None:
+        """Ctrl-C is what it was before; one that came meanwhile comes now."""
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+            self._before = None
+            if self.came:
+                raise KeyboardInterrupt
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if not self.came:

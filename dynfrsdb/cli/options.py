@@ -122,7 +122,35 @@ def change(function: F) -> F:
 
 def table(function: F) -> F:
     """DATA, a file of rows, and how to read it."""
-    data = click.argument("data", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
+    return _data(function, required=True)
+
+
+def table_or_source(function: F) -> F:
+    """DATA, or a source in a database; which of them was given is for the verb to say."""
+    return _data(source(function, required=False), required=False)
+
+
+def source(function: F, required: bool = True) -> F:
+    """A table or a query of a database."""
+    url = click.option(
+        "--from",
+        "url",
+        metavar="URL",
+        required=required,
+        envvar="DYNFRSDB_SOURCE",
+        show_envvar=True,
+        help="A database: sqlite:////data/people.db or postgresql://host/database. Passwords are better kept in "
+        "PGPASSWORD or ~/.pgpass.",
+    )
+    name = click.option("--table", metavar="TABLE", help="A table of it, or SCHEMA.TABLE.")
+    query = click.option("--query", metavar="SQL", help="Or a query: one SELECT.")
+    where = click.option("--where", metavar="SQL", help="Only rows for which this condition holds.")
+    return url(name(query(where(function))))
+
+
+def _data(function: F, required: bool) -> F:
+    kind = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
+    data = click.argument("data", type=kind, required=required)
     form = click.option(
         "--format",
         type=click.Choice(["csv", "jsonl", "parquet", "arrow", "npz"]),

@@ -1,4 +1,4 @@
-"""Tables: files of samples, read as a stream of batches of named columns.
+"""Tables: files of samples, or tables of databases, read as a stream of batches of named columns.
 
     'bank.csv'                       one Batch
     age,job,y                        columns  {"age": ("31", "58"), "job": ("cook", "clerk"), "y": ("no", "yes")}
@@ -12,6 +12,7 @@ be added and predicted from, but no store can be created from it.
     jsonlines    one JSON object to a line                           works without extras
     arrays       numpy's .npz                                        works without extras
     arrow        Parquet, Arrow and Feather, with pyarrow            pip install 'dynfrsdb[arrow]'
+    sql          tables and queries of SQLite and PostgreSQL         the latter: pip install 'dynfrsdb[postgres]'
     files        bytes and lines under the first two; gzip by itself
     cells        what a single cell means: a number, a truth, a category, an id, nothing
 

@@ -17,26 +17,26 @@ import numpy as np
 import numpy.typing as npt
 
 from dynfrsdb.errors import InvalidInput
-from dynfrsdb.tables.batch import Batch, Column, Opaque, Table, check_names, rows_at_once
+from dynfrsdb.tables.batch import Batch, Column, Opaque, TableFile, check_names, rows_at_once
 
 NAMES = "feature_names"
 
 
-class Arrays(Table):
+class Arrays(TableFile):
     """The arrays of one .npz file as the columns of a table."""
 
     def batches(self) -> Iterator[Batch]:
         columns = self._columns(self._arrays())
-        check_names(self.path, (name for name, _ in columns))
+        check_names(self.name, (name for name, _ in columns))
         self.total = len(columns[0][1])
         most = rows_at_once(len(columns))
         for first in range(0, max(1, self.total), most):
             part = {name: _cells(values[first : first + most]) for name, values in columns}
             self.done = min(first + most, self.total)
-            yield Batch(self.path, part, self.done - first, first, self._place(first))
+            yield Batch(self.name, part, self.done - first, first, self._place(first))
 
     def _place(self, first: int) -> Any:
-        path = str(self.path)
+        path = self.name
         return lambda row: f"'{path}', row {first + row}"
 
     def _arrays(self) -> dict[str, npt.NDArray[Any]]:

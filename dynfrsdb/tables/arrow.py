@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from dynfrsdb.errors import InvalidInput, MissingExtra
-from dynfrsdb.tables.batch import Batch, Column, Opaque, Table, check_names, rows_at_once
+from dynfrsdb.tables.batch import Batch, Column, Opaque, TableFile, check_names, rows_at_once
 
 
-class _Arrow(Table):
+class _Arrow(TableFile):
     """What both have in common."""
 
     def __init__(self, path: Path) -> None:
@@ -36,14 +36,14 @@ class _Arrow(Table):
         types = self._pyarrow.types
         columns = {name: _cells(types, part.column(i)) for i, name in enumerate(part.schema.names)}
         self.done = first + part.num_rows
-        return Batch(self.path, columns, part.num_rows, first, self._place(first))
+        return Batch(self.name, columns, part.num_rows, first, self._place(first))
 
     def _place(self, first: int) -> Callable[[int], str]:
-        path = str(self.path)
+        path = self.name
         return lambda row: f"'{path}', row {first + row}"
 
     def _empty(self, schema: Any) -> Batch:
-        return Batch(self.path, dict.fromkeys(schema.names, ()), 0, 0, self._place(0))
+        return Batch(self.name, dict.fromkeys(schema.names, ()), 0, 0, self._place(0))
 
 
 class Parquet(_Arrow):
@@ -51,7 +51,7 @@ class Parquet(_Arrow):
 
     def batches(self) -> Iterator[Batch]:
         with self._in_words(), self._pyarrow.parquet.ParquetFile(self.path) as file:
-            check_names(self.path, file.schema_arrow.names)
+            check_names(self.name, file.schema_arrow.names)
             self.total, first = file.metadata.num_rows, 0
             for part in file.iter_batches(batch_size=rows_at_once(len(file.schema_arrow.names))):
                 yield self._batch(part, first)
@@ -66,7 +66,7 @@ class ArrowFile(_Arrow):
     def batches(self) -> Iterator[Batch]:
         with self._in_words(), self._pyarrow.OSFile(str(self.path)) as file:
             schema, parts = self._parts(file)
-            check_names(self.path, schema.names)
+            check_names(self.name, schema.names)
             first, most = 0, rows_at_once(len(schema.names))
             for whole in parts:
                 for start in range(0, whole.num_rows, most):

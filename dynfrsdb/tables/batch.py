@@ -31,7 +31,8 @@ class Opaque:
 class Batch:
     """Some rows of a table."""
 
-    path: Path
+    table: str
+    """Its name, for messages."""
     columns: Mapping[str, Column]
     size: int
     first: int
@@ -45,13 +46,16 @@ class Batch:
 
 
 class Table(ABC):
-    """A file of samples. `batches` gives at least one batch, which may be empty, so that columns are always known."""
+    """A table of samples. `batches` gives at least one batch, which may be empty, so that columns are always known."""
 
     texts = False
     """Whether cells are text also where they mean numbers."""
+    keeps_order = True
+    """Whether rows come in the same order whenever they are read."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, name: str) -> None:
+        self.name = name
+        """What messages call it."""
         self.done, self.total = 0, 0
         """How far the reading is, and how far it goes (0 if that is not known), in units of the reader's own."""
 
@@ -62,25 +66,37 @@ class Table(ABC):
     @property
     def can_be_read_again(self) -> bool:
         """Whether `batches` may be called twice."""
-        return self.path.is_file()
+        return True
 
     def place_of(self, row: int) -> str:
         """Where a row of the whole table is, in words; reads up to there."""
-        if self.can_be_read_again:
+        if self.can_be_read_again and self.keeps_order:
             for batch in self.batches():
                 if batch.first <= row < batch.first + batch.size:
                     return batch.place(row - batch.first)
-        return f"row {row} of '{self.path}'"
+        return f"row {row} of '{self.name}'"
 
 
-def check_names(path: Path, names: Iterable[str]) -> None:
+class TableFile(Table):
+    """A table in a file."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(str(path))
+        self.path = path
+
+    @property
+    def can_be_read_again(self) -> bool:
+        return self.path.is_file()
+
+
+def check_names(table: str, names: Iterable[str]) -> None:
     """Refuse columns without a name, and two of the same."""
     seen: set[str] = set()
     for number, name in enumerate(names, 1):
         if not name:
-            raise InvalidInput(f"column {number} of '{path}' has no name; name it, or take it out of the file")
+            raise InvalidInput(f"column {number} of '{table}' has no name; name it, or take it out")
         if name in seen:
-            raise InvalidInput(f"'{path}' has two columns named {name!r}; give each column its own name")
+            raise InvalidInput(f"'{table}' has two columns named {name!r}; give each column its own name")
         seen.add(name)
 
 

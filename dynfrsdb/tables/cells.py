@@ -6,6 +6,7 @@
     category    text as it is; a number as its shortest spelling, so that 3 and 3.0 are one category
     id          a whole number from 0 to 2**64 - 1, or text that is one
     subject     text, or a whole number's; nothing for a sample that belongs to nobody
+    label       a class: text or a number, a decimal as the number that it is
 
 A message names the place of a cell and its type, never its content, which is somebody's data.
 """
@@ -124,7 +125,18 @@ def category(cell: Any, where: Callable[[], str]) -> str | None:
 
 
 def _shortest(value: Any) -> str:
-    return str(int(value)) if value % 1 == 0 and abs(value) < 2**63 else str(value)
+    return str(int(value)) if abs(value) < 2**63 and value % 1 == 0 else str(value)
+
+
+def label(cell: Any) -> Any:
+    """A cell as a class of a store."""
+    return plain(cell) if isinstance(cell, Decimal) else cell
+
+
+def plain(value: Decimal) -> int | float:
+    """A decimal as a plain number: a whole one exactly, if 64 bits may hold it."""
+    whole = value.is_finite() and abs(value) < ID_LIMIT and value % 1 == 0
+    return int(value) if whole else float(value)
 
 
 def ids(column: Column, where: Where) -> npt.NDArray[np.uint64]:
@@ -144,6 +156,8 @@ def _id(cell: Any, where: Where, row: int) -> int:
             raise InvalidInput(f"{where(row)} is no whole number; {ID_RULE}")
         # Not read as a number while it may have a million digits.
         cell = int(text) if len(text) <= 20 else ID_LIMIT
+    if isinstance(cell, Decimal):
+        cell = plain(cell) if cell < ID_LIMIT else ID_LIMIT  # as a plain number it might become 2**64 exactly
     if isinstance(cell, bool) or not isinstance(cell, int):
         raise InvalidInput(f"{where(row)} is of type {type_of(cell)}; {ID_RULE}")
     if not 0 <= cell < ID_LIMIT:
@@ -158,8 +172,10 @@ def subjects(column: Column, where: Where) -> list[bytes]:
 
 
 def _subject(cell: Any, where: Where, row: int) -> bytes:
-    if cell is None or (isinstance(cell, float) and cell != cell):
+    if cell is None or bool(cell != cell):
         return b""
+    if isinstance(cell, Decimal):
+        cell = plain(cell)
     if isinstance(cell, int) and not isinstance(cell, bool):
         cell = str(cell)
     if not isinstance(cell, str):

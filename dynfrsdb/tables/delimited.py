@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dynfrsdb.errors import InvalidInput
-from dynfrsdb.tables.batch import Batch, Table, check_names, rows_at_once
+from dynfrsdb.tables.batch import Batch, TableFile, check_names, rows_at_once
 from dynfrsdb.tables.files import lines
 
 CHARACTERS_AT_ONCE = 1 << 24
@@ -24,7 +24,7 @@ _IN_WORDS = {
 }
 
 
-class Delimited(Table):
+class Delimited(TableFile):
     """A file of cells between delimiters."""
 
     texts = True
@@ -42,7 +42,7 @@ class Delimited(Table):
         names = [name.strip() for name in header]
         if not names:
             raise InvalidInput(f"'{self.path}' is empty; the first line of a table names its columns")
-        check_names(self.path, names)
+        check_names(self.name, names)
         first, most = 0, rows_at_once(len(names))
         starts: list[int] = []
         cells: list[list[str]] = []
@@ -63,9 +63,9 @@ class Delimited(Table):
 
     def _batch(self, names: list[str], cells: list[list[str]], starts: list[int], first: int) -> Batch:
         columns = zip(*cells, strict=True) if cells else (() for _ in names)
-        name = str(self.path)
+        name = self.name
         return Batch(
-            self.path,
+            self.name,
             dict(zip(names, columns, strict=True)),
             len(cells),
             first,

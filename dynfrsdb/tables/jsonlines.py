@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from dynfrsdb.errors import InvalidInput
-from dynfrsdb.tables.batch import Batch, Opaque, Table, check_names, rows_at_once
+from dynfrsdb.tables.batch import Batch, Opaque, TableFile, check_names, rows_at_once
 from dynfrsdb.tables.delimited import CHARACTERS_AT_ONCE
 from dynfrsdb.tables.files import lines
 
 
-class JsonLines(Table):
+class JsonLines(TableFile):
     """A file of JSON objects."""
 
     def __init__(self, path: Path) -> None:
@@ -29,7 +29,7 @@ class JsonLines(Table):
         number, head = next(objects, (0, None))
         if head is None:
             raise InvalidInput(f"'{self.path}' is empty; a JSON lines file has one object to a line")
-        check_names(self.path, head)
+        check_names(self.name, head)
         known, names, most = set(head), list(head), rows_at_once(len(head))
         first, numbers, rows, begun = 0, [number], [head], self._read
         for number, row in objects:
@@ -45,8 +45,8 @@ class JsonLines(Table):
 
     def _batch(self, names: list[str], rows: list[dict[str, Any]], numbers: list[int], first: int) -> Batch:
         columns = {name: [_cell(row.get(name)) for row in rows] for name in names}
-        path = str(self.path)
-        return Batch(self.path, columns, len(rows), first, lambda row: f"'{path}', line {numbers[row]}")
+        path = self.name
+        return Batch(self.name, columns, len(rows), first, lambda row: f"'{path}', line {numbers[row]}")
 
     def _objects(self) -> Iterator[tuple[int, dict[str, Any]]]:
         for number, line in enumerate(lines(self.path, self._report), 1):
