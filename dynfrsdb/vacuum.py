@@ -32,7 +32,6 @@ import numpy as np
 
 from dynfrsdb.build import Progress, grown, occupants, tree_jobs, write_trees
 from dynfrsdb.errors import CorruptStore, Error, StoreFull
-from dynfrsdb.living import Live, checked_rows, features, live_samples
 from dynfrsdb.secrets import MODULUS, Secrets
 from dynfrsdb.settle import settle
 from dynfrsdb.shelf import Pair, growth_pairs
@@ -43,6 +42,7 @@ from dynfrsdb_storage.ages import noted
 from dynfrsdb_storage.directory import other_generations, read_current
 from dynfrsdb_storage.extents import Extents, leftovers
 from dynfrsdb_storage.failpoints import failpoint
+from dynfrsdb_storage.living import Live, checked_rows, features, live_samples
 from dynfrsdb_storage.records import sample_payload
 from dynfrsdb_storage.retire import holders
 from dynfrsdb_storage.stages import reached, vacuumed
@@ -54,8 +54,6 @@ PATIENCE = 2.0
 """Seconds that a vacuum waits for other processes to let go of the old generation."""
 CARRIED = ("meta", "ledger", "requests", "holds", "queue", "suppression")
 """Databases whose records stay as they are."""
-WRITTEN = (layout.META_FORMAT, layout.META_SETTINGS, layout.META_STATE)
-"""Records of `meta` that every generation has its own of."""
 MARGIN = 1 << 20
 
 
@@ -283,4 +281,4 @@ def _differences(tree: int, expected: list[Pair], stored: Iterator[Pair]) -> Ite
 def _carried(snapshot: Snapshot, database: str) -> Iterator[Pair]:
     """All records of a database that stay as they are, after they were counted."""
     snapshot.confirm(database)
-    yield from ((key, payload) for key, payload in snapshot.scan(database) if key not in WRITTEN)
+    yield from ((key, payload) for key, payload in snapshot.scan(database) if key not in layout.META_KEYS)

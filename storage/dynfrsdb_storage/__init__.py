@@ -14,6 +14,7 @@ know what a tree is. Bottom-up:
     read, slots, ledger     snapshots; places for rows; the chain of entries
     stages                  how far a removal has come, in the ledger
     write, build            sessions; new stores
+    living, copying         all live samples, checked; one commit, copied
     store, audit            the handle; is all well?
     scribe, successor       a process that writes the next generation; how that becomes the live one
 

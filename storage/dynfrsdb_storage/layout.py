@@ -54,6 +54,8 @@ DATABASES = (
 META_FORMAT = b"format"
 META_SETTINGS = b"settings"
 META_STATE = b"state"
+META_KEYS = (META_FORMAT, META_SETTINGS, META_STATE)
+"""Records of `meta` that every generation has its own of."""
 RESTORING = "restoring"
 """The counter that is set while a backup is being restored: nobody else may open the store."""
 
