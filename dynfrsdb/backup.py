@@ -73,5 +73,5 @@ def _copy(snapshot: Snapshot, dest: Path, report: Progress) -> int:
     """One snapshot, as a store of its own."""
     state = {name: value for name, value in snapshot.state.items() if name not in layout.ROW_COUNTERS}
     fill = partial(copy, snapshot, report=report)
-    create(dest, snapshot.settings, state, fill, store_id=snapshot.generation.identity["uuid"])
+    create(dest, snapshot.settings, state, fill, snapshot.generation.identity)
     return snapshot.commit

@@ -114,6 +114,11 @@ def in_short(value: Any) -> str:
     return printable(value)
 
 
+def megabytes(size: int) -> str:
+    """A number of bytes as people read it."""
+    return f"{size / (1 << 20):,.1f} MB"
+
+
 def note(message: str) -> None:
     """Tell the person at the terminal something that is not the result."""
     click.echo(f"dynfrsdb: {message}", err=True)

@@ -32,7 +32,10 @@ else:
     from dynfrsdb_storage import lazynumpy as np
 
 FORMAT = 1
+OLDEST_READ = 1
 ALGORITHM = 1
+NEEDS = "0.1.0"
+"""The oldest version of dynfrsdb that reads and writes this format and this algorithm; every store says so."""
 
 DATABASES = (
     "meta",

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 
 import lmdb
 
-from dynfrsdb_storage import ages, layout, ledger, records, stages
+from dynfrsdb_storage import ages, formats, layout, ledger, records, stages
 from dynfrsdb_storage.directory import other_generations, switch_current
 from dynfrsdb_storage.errors import ClosedStore, CorruptStore
 from dynfrsdb_storage.failpoints import failpoint
@@ -76,8 +76,10 @@ class WriteSession:
             self._refuse_damaged_free_list(self._lock.free_list(self.snapshot.place))
             self._rows = self._generation.row_writer()
             self._generation.keep_allocated()
-            self._clean_up()
-            self._pending = pending_ranges(self.snapshot) if self.snapshot.state["pending"] else {}
+            self._pending: dict[bytes, Pending] = {}
+            if formats.is_read(self._generation.identity):
+                self._clean_up()
+                self._pending = pending_ranges(self.snapshot) if self.snapshot.state["pending"] else {}
             self._start_over()
             self._erase()
         except BaseException:
@@ -112,8 +114,12 @@ class WriteSession:
     @property
     def owes(self) -> bool:
         """Whether removals have reached a stage that the ledger does not tell yet; any commit adds it."""
-        erased = any(key in self._generation.erased for key in self._pending)
-        return erased or stages.erased(self.state, self._old_generations()) is not None
+        return self.has_erased or stages.erased(self.state, self._old_generations()) is not None
+
+    @property
+    def has_erased(self) -> bool:
+        """Whether removed rows were overwritten and no commit has noted it."""
+        return any(key in self._generation.erased for key in self._pending)
 
     def reserve(self, n: int) -> npt.NDArray[np.uint32]:
         """`n` slots to write rows into; those that get no row by the next commit stay reserved."""
