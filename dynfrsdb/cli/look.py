@@ -51,11 +51,15 @@ def _info_drawing(found: dict[str, Any]) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
+    from dynfrsdb_storage import layout
+
     settings = dict(found["settings"])
     names = settings.pop("feature_names")
     if names and len(names) > 8:
         names = [*names[:8], f"... ({len(names)} in all; --json has them)"]
     rest = {name: value for name, value in found.items() if name not in ("settings", "readers", "files")}
+    if found["format"] < layout.FORMAT:
+        rest["format"] = f"{found['format']} (this version writes {layout.FORMAT}; see 'migrate')"
     rest["files"] = {name: f"{size:,} bytes" for name, size in found["files"].items()}
     rest["readers"] = [
         f"process {each['pid']}, {each['lag']} commits behind for {each['age']:.0f} s" for each in found["readers"]

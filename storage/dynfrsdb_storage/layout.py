@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 else:
     from dynfrsdb_storage import lazynumpy as np
 
-FORMAT = 1
+FORMAT = 2
 OLDEST_READ = 1
 ALGORITHM = 1
 NEEDS = "0.1.0"

@@ -11,7 +11,7 @@ import pytest
 
 import dynfrsdb
 from dynfrsdb_migrations.store import steps
-from dynfrsdb_migrations.store.steps import InPlace, Rewrite, Step
+from dynfrsdb_migrations.store.step import InPlace, Rewrite, Step
 from dynfrsdb_storage import Store, WriteSession, layout
 from tests.people import X, changer
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import dynfrsdb
-from dynfrsdb_migrations.store.steps import Step
+from dynfrsdb_migrations.store.step import Step
 from dynfrsdb_storage import Store, layout
 from dynfrsdb_storage.stages import ROWS_ERASED
 from tests.migrations.steps import NEXT, format_of, generations, in_place, kept, know, rewrite, said, worn

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import dynfrsdb
-from dynfrsdb_migrations.store.steps import Step
+from dynfrsdb_migrations.store.step import Step
 from dynfrsdb_storage import failpoints
 from tests.migrations.steps import NEXT, format_of, generations, in_place, kept, know, rewrite, said, worn
 from tests.storage.test_crash import KILLED, killed_at

@@ -8,7 +8,8 @@ import lmdb
 import pytest
 
 import dynfrsdb
-from dynfrsdb_migrations.store.steps import STEPS, Step
+from dynfrsdb_migrations.store.step import Step
+from dynfrsdb_migrations.store.steps import STEPS
 from dynfrsdb_storage import Store, layout
 from dynfrsdb_storage.extents import leftovers
 from tests.migrations.steps import (

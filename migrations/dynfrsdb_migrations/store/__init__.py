@@ -18,5 +18,5 @@ Invariants
     The forest, the ledger, the uuid and the numbers of commits are the same before and after, and so is every answer.
     Nothing is written in an older format: not by a step, not by who opens the store for one.
 
-steps.py says what the steps are; run.py carries them out.
+step.py says what a step is, steps.py which there are; run.py carries them out.
 """

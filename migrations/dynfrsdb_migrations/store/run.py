@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dynfrsdb_migrations.store.steps import InPlace, Rewrite, Step, steps_from
+from dynfrsdb_migrations.store.step import InPlace, Rewrite, Step
+from dynfrsdb_migrations.store.steps import steps_from
 from dynfrsdb_storage import Store, Successor, WriteSession, check_storage, layout, records, stages
 from dynfrsdb_storage.ages import noted
 from dynfrsdb_storage.alone import alone
