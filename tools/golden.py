@@ -33,6 +33,8 @@ from dynfrsdb_storage.locks import first_block, read_holder
 
 GOLDEN = Path(__file__).resolve().parents[1] / "tests" / "golden"
 SHAPE: dict[str, Any] = {"n_estimators": 6, "q": 0.5, "min_samples_split": 2, "n_thresholds": 5, "seed": "golden"}
+BUCKET = 8
+"""Small, so that small stores have nodes, buckets and long lists."""
 COLOURS = ("blue", "green", "red")
 
 
@@ -63,7 +65,7 @@ def _people(folder: Path) -> dict[str, Any]:
     wanted = [f"{line},{'yes' if float(line.split(',')[2]) + rng.normal() > 0 else 'no'}" for line in lines]
     table.write_text("\n".join(["id,who,weight,colour,visits,bought", *wanted]) + "\n")
     path, wishes = folder / "people.forest", Wishes(target="bought", id="id", subject="who")
-    create_from(path, prepare(path, open_table(table, None, None), wishes, **SHAPE))
+    create_from(path, prepare(path, open_table(table, None, None), wishes, bucket=BUCKET, **SHAPE))
     X = np.concatenate([rng.normal(size=(8, 1)), np.eye(3)[rng.integers(3, size=8)], rng.integers(5, size=(8, 1))], 1)
     with dynfrsdb.open(path, "w", settle=None) as db:
         db.suppress("skip")
@@ -75,6 +77,7 @@ def _people(folder: Path) -> dict[str, Any]:
         db.add(X[:3], ["yes", "no", "yes"], ids=[900, 901, 902], subjects=["person 11", None, "person 12"])
         db.remove([1, 2, 3], request_id="ticket 2")
         assert db.info()["tags"]
+        assert db.info()["nodes"]
     return _expected(path, X)
 
 
@@ -83,7 +86,7 @@ def _values(folder: Path) -> dict[str, Any]:
     X = rng.normal(size=(150, 3))
     y = (X[:, 0] * 10 + X[:, 1]).round(2)
     path = folder / "values.forest"
-    with dynfrsdb.create(path, X, y, task="regression", target_step=0.01, **SHAPE) as db:
+    with dynfrsdb.create(path, X, y, task="regression", target_step=0.01, _bucket=BUCKET, **SHAPE) as db:
         db.remove(range(0, 150, 7))
     return _expected(path, rng.normal(size=(8, 3)))
 
