@@ -53,7 +53,7 @@ def _info_drawing(found: dict[str, Any]) -> RenderableType:
 
     from dynfrsdb_storage import layout
 
-    settings = dict(found["settings"])
+    settings = {**found["settings"], "encoding": _encoding(found["settings"]["encoding"])}
     names = settings.pop("feature_names")
     if names and len(names) > 8:
         names = [*names[:8], f"... ({len(names)} in all; --json has them)"]
@@ -65,6 +65,17 @@ def _info_drawing(found: dict[str, Any]) -> RenderableType:
         f"process {each['pid']}, {each['lag']} commits behind for {each['age']:.0f} s" for each in found["readers"]
     ]
     return Group(properties(rest), Text("\nsettings", style="bold"), properties({**settings, "feature_names": names}))
+
+
+def _encoding(record: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The encoding of a table in a line or two: which column is what, and how many values of text are features."""
+    if record is None:
+        return None
+    columns = {name: record[name] for name in ("target", "id", "subject") if record.get(name) is not None}
+    encoded = [f"{column['name']} ({len(column['values'])})" for column in record["columns"] if column["values"]]
+    if len(encoded) > 8:
+        encoded = [*encoded[:8], f"... ({len(encoded)} in all; --json has them)"]
+    return {**columns, "one-hot": encoded}
 
 
 @click.command()
