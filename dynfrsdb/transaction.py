@@ -66,8 +66,8 @@ class Wanted:
 class Transaction:
     """One open transaction; made by `Database.transaction`."""
 
-    def __init__(self, db: Database, request_id: Any, timeout: float, purpose: str) -> None:
-        self._db = db
+    def __init__(self, db: Database, request_id: Any, timeout: float, purpose: str, rehearses: bool = False) -> None:
+        self._db, self._rehearses = db, rehearses
         self._timeout, self._purpose = inputs.seconds(timeout, "timeout"), purpose
         self._request = None if request_id is None else request.request_bytes(request_id)
         self._session: WriteSession | None = None
@@ -101,6 +101,8 @@ class Transaction:
         try:
             session = self._db._store.write(self._timeout, self._purpose)
             self._session = session.__enter__()
+            if self._rehearses:
+                session.rehearse()
             if self._request is not None:
                 self._request_key = self._db._secrets.request(self._request)
                 self._known = request.find(session.snapshot, self._request_key)

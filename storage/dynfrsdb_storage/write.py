@@ -40,6 +40,7 @@ from dynfrsdb_storage.errors import ClosedStore, CorruptStore
 from dynfrsdb_storage.failpoints import failpoint
 from dynfrsdb_storage.locks import WriterLock
 from dynfrsdb_storage.read import Snapshot
+from dynfrsdb_storage.rehearsal import Rehearsal
 from dynfrsdb_storage.retire import retire_unfinished
 from dynfrsdb_storage.rows import ranges_of
 from dynfrsdb_storage.slots import Claim, Pending, clean_window, insert_range, pending_ranges
@@ -121,9 +122,18 @@ class WriteSession:
         """Whether removed rows were overwritten and no commit has noted it."""
         return any(key in self._generation.erased for key in self._pending)
 
+    def rehearse(self) -> None:
+        """From here on write no row to the disk: nothing can be committed, only tried."""
+        self._check()
+        generation, slots = self._generation, int(self.snapshot.state["slots"])
+        file = generation.directory / layout.ROWS_FILE
+        self.snapshot.rehearsal = Rehearsal(file, generation.store, slots, self._rows)
+
     def reserve(self, n: int) -> npt.NDArray[np.uint32]:
         """`n` slots to write rows into; those that get no row by the next commit stay reserved."""
         self._check()
+        if self.snapshot.rehearsal is not None:
+            return self.snapshot.rehearsal.reserve(n)
         state, total = self.snapshot.state, self._claim.count + n
         if total > state["window"] or total > state["reserved"]:
             self._enlarge_reservation(total)
@@ -133,10 +143,14 @@ class WriteSession:
         """Write rows into slots that `reserve` gave; a map of the file shows them at once."""
         self._check()
         slots = np.asarray(slots, np.uint32)
+        columns = slots, np.asarray(ids, np.uint64), np.asarray(ys, np.int64), np.asarray(x, np.float32)
+        if self.snapshot.rehearsal is not None:
+            self.snapshot.rehearsal.write(*columns)
+            return
         if not self._claim.holds(slots):
             raise ValueError("rows may be written only into slots that this session has reserved")
         self._written.append(slots)
-        self._rows.write(slots, np.asarray(ids, np.uint64), np.asarray(ys, np.int64), np.asarray(x, np.float32))
+        self._rows.write(*columns)
 
     def put(self, database: str, key: bytes, payload: bytes) -> None:
         """Write one record with the next commit."""
@@ -180,6 +194,8 @@ class WriteSession:
     def commit(self) -> int:
         """Make everything durable and visible at once; returns the number of the commit."""
         self._check()
+        if self.snapshot.rehearsal is not None:
+            raise ValueError("a rehearsal cannot be committed")
         plan = self._plan()
         self._look_before_writing(plan)
         if len(plan.written) or plan.grown:
@@ -400,6 +416,8 @@ class WriteSession:
         lock, self._lock = self._lock, None
         try:
             if hasattr(self, "snapshot"):
+                if self.snapshot.rehearsal is not None:
+                    self.snapshot.rehearsal.close()
                 self.snapshot.close()
         finally:
             if lock is not None:
