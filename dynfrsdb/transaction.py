@@ -86,7 +86,7 @@ class Transaction:
         self._heeds_holds = True
         self.skipped = 0
         """Samples that `add` left out because their subjects are on the suppression list."""
-        self._effect = Effect(0, 0, 0, 0)
+        self._effect = Effect(0, 0, 0, 0, 0)
         self.receipt: Receipt | None = None
 
     @property
@@ -327,6 +327,7 @@ class Transaction:
             before.visited + effect.visited,
             before.voided + effect.voided,
             before.tagged + effect.tagged,
+            before.resplit + effect.resplit,
         )
 
     def _finish(self) -> None:
@@ -400,6 +401,7 @@ class Transaction:
                 trees=self._effect.trees,
                 nodes=self._effect.visited,
                 tagged=self._effect.tagged,
+                resplit=self._effect.resplit,
                 voided=self._effect.voided,
                 records=written,
                 bytes=int(records.records["size"].sum()),
