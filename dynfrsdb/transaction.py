@@ -405,7 +405,7 @@ class Transaction:
                 voided=self._effect.voided,
                 records=written,
                 bytes=int(records.records["size"].sum()),
-                seconds=time.perf_counter() - begun + COMMIT_SECONDS + RECORD_SECONDS * written,
+                seconds=round(time.perf_counter() - begun + COMMIT_SECONDS + RECORD_SECONDS * written, 4),
             )
 
     def _roll_back(self) -> None:
