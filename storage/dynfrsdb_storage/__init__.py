@@ -15,6 +15,7 @@ know what a tree is. Bottom-up:
     retire                  a generation that is no more: overwritten, then removed
     read, slots, ledger     snapshots; places for rows; the chain of entries
     stages                  how far a removal has come, in the ledger
+    planned                 a commit, worked out
     write, build            sessions; new stores
     living, copying         all live samples, checked; one commit, copied
     store, audit            the handle; is all well?

@@ -28,7 +28,6 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +38,7 @@ from dynfrsdb_storage.directory import other_generations, switch_current
 from dynfrsdb_storage.errors import ClosedStore, CorruptStore
 from dynfrsdb_storage.failpoints import failpoint
 from dynfrsdb_storage.locks import WriterLock
+from dynfrsdb_storage.planned import Planned, Ranges, counter_ranges
 from dynfrsdb_storage.read import Snapshot
 from dynfrsdb_storage.rehearsal import Rehearsal
 from dynfrsdb_storage.retire import retire_unfinished
@@ -197,10 +197,10 @@ class WriteSession:
         if self.snapshot.rehearsal is not None:
             raise ValueError("a rehearsal cannot be committed")
         plan = self._plan()
-        self._look_before_writing(plan)
+        self._look_before_writing(plan.ranges())
         if len(plan.written) or plan.grown:
             self._sync_rows()
-        self._make_durable(lambda txn: self._apply(txn, plan), plan.number, rows_go_live=True)
+        self._make_durable(lambda txn: plan.apply(txn, self._generation.databases), plan.number, rows_go_live=True)
         for key in plan.cleared:
             del self._pending[key]
         self._generation.erased.difference_update(plan.cleared)
@@ -231,7 +231,7 @@ class WriteSession:
         self._claim = Claim()
         self.state: dict[str, Any] = dict(self.snapshot.state)
 
-    def _plan(self) -> _Plan:
+    def _plan(self) -> Planned:
         """Everything the LMDB transaction needs, so that it can be run as often as it takes. The session's own state
         stays as it is: if the transaction fails, the next attempt makes the same plan."""
         number, before, state = self.number, self.snapshot.state, dict(self.state)
@@ -256,7 +256,8 @@ class WriteSession:
         noted = [(key, records.pending_payload(there.size, there.sequence)) for key, there in removed.items()]
         self.put_many("pending", noted)
         puts = {name: records.pack_many(name, sorted(pairs.items())) for name, pairs in self._puts.items() if pairs}
-        return _Plan(number, written, cleared, removed, grown, puts)
+        lists = self._cuts, self._deletes, puts, self._claim
+        return Planned(number, *lists, written, cleared, removed, int(before["slots"]), grown)
 
     def _note_stages(self, state: dict[str, Any], cleared: dict[bytes, Pending], removed: dict[bytes, Pending]) -> None:
         """Add to the ledger what removals have reached since the last commit (stages.py)."""
@@ -293,7 +294,7 @@ class WriteSession:
         if grown:
             self._rows.grow(before["slots"] + grown)
             self._sync_rows()
-        self._look_before_writing()
+        self._look_before_writing(counter_ranges())
         kept = {
             "commit": self.number,
             "slots": before["slots"] + grown,
@@ -336,34 +337,8 @@ class WriteSession:
     def _doubt(self, committing: bool) -> None:
         self._in_doubt = committing
 
-    def _apply(self, txn: lmdb.Transaction, plan: _Plan) -> None:
-        databases = self._generation.databases
-        for name, first, last in self._cuts:
-            _delete_range(txn, databases[name], first, last)
-        for name, key in self._deletes:
-            txn.delete(key, db=databases[name])
-        for key in plan.cleared:
-            txn.delete(key, db=databases["pending"])
-        self._claim.apply(txn, databases["reserved"], plan.written)
-        for start, count, _ in plan.cleared.values():
-            insert_range(txn, databases["reserved"], start, count)
-        if plan.grown:
-            insert_range(txn, databases["reserved"], self.snapshot.state["slots"], plan.grown)
-        for name, items in plan.puts.items():
-            with txn.cursor(db=databases[name]) as cursor:
-                cursor.putmulti(items)
-
-    def _look_before_writing(self, plan: _Plan | None = None) -> None:
-        """Raise if the LMDB transaction of a plan (or one for a larger reservation) would spread damage."""
-        everything = (b"", b"\xff" * 12)
-        ranges = {"meta": [(layout.META_STATE, layout.META_STATE)], "reserved": [everything], "pending": [everything]}
-        if plan is not None:
-            for name, first, last in self._cuts:
-                ranges.setdefault(name, []).append((first, last))
-            for name, key in self._deletes:
-                ranges.setdefault(name, []).append((key, key + b"\0"))
-            for name, items in plan.puts.items():
-                ranges.setdefault(name, []).extend((key, key) for key, _ in items)
+    def _look_before_writing(self, ranges: Ranges) -> None:
+        """Raise if an LMDB transaction that writes in these ranges would spread damage."""
         for name, wanted in ranges.items():
             self.snapshot.look_before_writing(name, sorted(wanted))
 
@@ -438,24 +413,3 @@ def rolled_back(store: str, commit: int, acknowledged: int) -> CorruptStore:
         f"'{store}' was rolled back: it is at commit {commit}, but commit {acknowledged} was acknowledged. Put the "
         "newest data back; if this old copy is what you want, empty the file LOCK in it"
     )
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """One commit, worked out: slots that go live, ranges that are free again, ranges that were removed, how many slots
-    the file has gained at its end, and the packed records to put."""
-
-    number: int
-    written: npt.NDArray[np.uint32]
-    cleared: dict[bytes, Pending]
-    removed: dict[bytes, Pending]
-    grown: int
-    puts: dict[str, list[tuple[bytes, bytes]]]
-
-
-def _delete_range(txn: lmdb.Transaction, database: Any, first: bytes, last: bytes) -> None:
-    with txn.cursor(db=database) as cursor:
-        there = cursor.set_range(first)
-        while there and bytes(cursor.key()) <= last:
-            cursor.delete()
-            there = bool(cursor.key())
