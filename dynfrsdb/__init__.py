@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from dynfrsdb.explain import Explanation
     from dynfrsdb.holds import Hold
     from dynfrsdb.later import Outcome, Waiting
+    from dynfrsdb.migrating import Migration, migrate
     from dynfrsdb.needles import ScanReport
     from dynfrsdb.proof import ReceiptReport, verify_receipt
     from dynfrsdb.receipt import Plan, Receipt
@@ -68,6 +69,8 @@ _HOMES = {
     "Explanation": "explain",
     "Erasure": "erasure",
     "Hold": "holds",
+    "Migration": "migrating",
+    "migrate": "migrating",
     "Outcome": "later",
     "Plan": "receipt",
     "ReceiptReport": "proof",
@@ -96,6 +99,7 @@ __all__ = [
     "Hold",
     "InvalidInput",
     "Locked",
+    "Migration",
     "MissingExtra",
     "Outcome",
     "PlaceNotFound",
@@ -124,6 +128,7 @@ __all__ = [
     "VerifyReport",
     "Waiting",
     "create",
+    "migrate",
     "open",
     "restore",
     "verify_receipt",

@@ -124,7 +124,7 @@ class Database(Duties):
     def _once(
         self, act: Callable[[Transaction], Any], request_id: Any, timeout: float, dry_run: bool
     ) -> Receipt | Plan | Any:
-        transaction = self.transaction(request_id, timeout)
+        transaction = Transaction(self, request_id, timeout, "transaction", rehearses=dry_run)
         if not dry_run:
             with transaction:
                 act(transaction)

@@ -10,8 +10,8 @@ that was not there then, or was too rare (so that no single person is in the set
 were is counted. What stands in for a missing value was given by hand and is kept as well: a median learnt from samples
 would not be unlearned with them.
 
-The forest knows features only. So the encoding changes no digest; it is part of the settings because `add` and
-`predict` of the same file must give the same features for as long as the store lives.
+The forest knows features only. The encoding is part of the settings, and of the digest, because `add` and `predict` of
+the same file must give the same features for as long as the store lives.
 """
 
 from __future__ import annotations

@@ -182,7 +182,14 @@ def _refuse_twins(table: Table, numbered: Ids) -> None:
 # Samples to add
 
 
-def rows_to_add(table: Table, settings: Settings, target: str | None, id: str | None, subject: str | None) -> Rows:
+def rows_to_add(
+    table: Table,
+    settings: Settings,
+    target: str | None,
+    id: str | None,
+    subject: str | None,
+    progress: Progress | None = None,
+) -> Rows:
     """All rows of a table, encoded; columns that are not named are those the store was created with."""
     stored = encoding_of(settings)
     encoding = replace(stored, target=target or stored.target, id=id or stored.id, subject=subject or stored.subject)
@@ -194,6 +201,8 @@ def rows_to_add(table: Table, settings: Settings, target: str | None, id: str | 
         require(part.batch, encoding.target)
         y.append(targets_of(part.batch.columns[encoding.target], settings, part.batch.where(encoding.target)))
         found.append(part)
+        if progress is not None:
+            progress("reading", table.done, table.total)
     X = np.concatenate([part.X for part in found])
     if not len(X):
         raise InvalidInput(f"'{table.name}' has columns and no rows; there is nothing to add")

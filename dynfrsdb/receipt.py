@@ -53,6 +53,11 @@ class Plan:
     trees: int
     nodes: int
     tagged: int
+    resplit: int
+    """Nodes whose best split would be another one: another feature, or another threshold.
+
+    Nodes that would become leaves or buckets, or lose or gain more samples than half of what they have, are not asked;
+    those are among the voided."""
     voided: int
     """Nodes that would not split as they do now, so that everything below is grown anew.
 

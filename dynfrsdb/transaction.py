@@ -66,8 +66,8 @@ class Wanted:
 class Transaction:
     """One open transaction; made by `Database.transaction`."""
 
-    def __init__(self, db: Database, request_id: Any, timeout: float, purpose: str) -> None:
-        self._db = db
+    def __init__(self, db: Database, request_id: Any, timeout: float, purpose: str, rehearses: bool = False) -> None:
+        self._db, self._rehearses = db, rehearses
         self._timeout, self._purpose = inputs.seconds(timeout, "timeout"), purpose
         self._request = None if request_id is None else request.request_bytes(request_id)
         self._session: WriteSession | None = None
@@ -86,7 +86,7 @@ class Transaction:
         self._heeds_holds = True
         self.skipped = 0
         """Samples that `add` left out because their subjects are on the suppression list."""
-        self._effect = Effect(0, 0, 0, 0)
+        self._effect = Effect(0, 0, 0, 0, 0)
         self.receipt: Receipt | None = None
 
     @property
@@ -101,6 +101,8 @@ class Transaction:
         try:
             session = self._db._store.write(self._timeout, self._purpose)
             self._session = session.__enter__()
+            if self._rehearses:
+                session.rehearse()
             if self._request is not None:
                 self._request_key = self._db._secrets.request(self._request)
                 self._known = request.find(session.snapshot, self._request_key)
@@ -325,6 +327,7 @@ class Transaction:
             before.visited + effect.visited,
             before.voided + effect.voided,
             before.tagged + effect.tagged,
+            before.resplit + effect.resplit,
         )
 
     def _finish(self) -> None:
@@ -398,10 +401,11 @@ class Transaction:
                 trees=self._effect.trees,
                 nodes=self._effect.visited,
                 tagged=self._effect.tagged,
+                resplit=self._effect.resplit,
                 voided=self._effect.voided,
                 records=written,
                 bytes=int(records.records["size"].sum()),
-                seconds=time.perf_counter() - begun + COMMIT_SECONDS + RECORD_SECONDS * written,
+                seconds=round(time.perf_counter() - begun + COMMIT_SECONDS + RECORD_SECONDS * written, 4),
             )
 
     def _roll_back(self) -> None:

@@ -26,13 +26,12 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dynfrsdb.build import Progress, grown, occupants, tree_jobs, write_trees
-from dynfrsdb.errors import CorruptStore, Error, StoreFull
-from dynfrsdb.living import Live, checked_rows, features, live_samples
+from dynfrsdb.errors import CorruptStore, Error
 from dynfrsdb.secrets import MODULUS, Secrets
 from dynfrsdb.settle import settle
 from dynfrsdb.shelf import Pair, growth_pairs
@@ -43,9 +42,11 @@ from dynfrsdb_storage.ages import noted
 from dynfrsdb_storage.directory import other_generations, read_current
 from dynfrsdb_storage.extents import Extents, leftovers
 from dynfrsdb_storage.failpoints import failpoint
+from dynfrsdb_storage.living import Live, checked_rows, features, live_samples
 from dynfrsdb_storage.records import sample_payload
 from dynfrsdb_storage.retire import holders
 from dynfrsdb_storage.stages import reached, vacuumed
+from dynfrsdb_storage.successor import Room, refuse_without, room
 
 if TYPE_CHECKING:
     from dynfrsdb.database import Database
@@ -54,9 +55,6 @@ PATIENCE = 2.0
 """Seconds that a vacuum waits for other processes to let go of the old generation."""
 CARRIED = ("meta", "ledger", "requests", "holds", "queue", "suppression")
 """Databases whose records stay as they are."""
-WRITTEN = (layout.META_FORMAT, layout.META_SETTINGS, layout.META_STATE)
-"""Records of `meta` that every generation has its own of."""
-MARGIN = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -84,29 +82,18 @@ class VacuumReport:
         return {**self.__dict__, "held_by": list(self.held_by)}
 
 
-class Space(NamedTuple):
-    """Bytes that a new generation takes at most, and bytes that are free for it."""
-
-    needed: int
-    free: int
-
-
 def vacuum(db: Database, timeout: float, progress: Progress | None, dry_run: bool) -> VacuumReport:
     """Rebuild the store without freed bytes; with `dry_run`, only say how much room that takes."""
     report = progress or (lambda stage, done, total: None)
     if dry_run:
-        return db._newest(lambda stored: _report(db, stored, _space(stored), _used(db)))
+        return db._newest(lambda stored: _report(db, stored, _room(stored), _used(db)))
     settle(db, None, timeout, progress)
     before = _used(db)
     with db._store.write(timeout, "vacuum") as session:
         if session.owes:
             session.commit()
-        space = _space(session.snapshot)
-        if space.free < space.needed:
-            raise StoreFull(
-                f"a vacuum of '{db.path}' needs up to {space.needed:,} bytes beside the store, {space.free:,} are "
-                "free; nothing was changed. Make room and try again"
-            )
+        space = _room(session.snapshot)
+        refuse_without(space, db.path, "vacuum")
         with Successor(session) as new:
             _Rebuild(db, session.snapshot, new, report).run()
             new.take_over()
@@ -114,14 +101,8 @@ def vacuum(db: Database, timeout: float, progress: Progress | None, dry_run: boo
     return db._newest(lambda stored: _report(db, stored, space, before))
 
 
-def _space(snapshot: Snapshot) -> Space:
-    """Room for a new generation: no more pages than the old one uses, and its rows."""
-    generation = snapshot.generation
-    pages = int(generation.lmdb_info()["last_pgno"]) + 1 - generation.free_pages()
-    rows = (int(snapshot.state["samples"]) + 2 * layout.MIN_RESERVED) * layout.slot_bytes(generation.n_features)
-    room = os.statvfs(generation.directory)
-    needed = pages * layout.PAGE_BYTES + rows + layout.TAIL_BYTES + layout.READERS_FILE_BYTES + MARGIN
-    return Space(needed, room.f_bavail * room.f_frsize)
+def _room(snapshot: Snapshot) -> Room:
+    return room(snapshot, int(snapshot.state["samples"]))
 
 
 def _used(db: Database) -> int:
@@ -142,7 +123,7 @@ def _let_go(db: Database) -> None:
         time.sleep(0.05)
 
 
-def _report(db: Database, snapshot: Snapshot, space: Space, before: int) -> VacuumReport:
+def _report(db: Database, snapshot: Snapshot, space: Room, before: int) -> VacuumReport:
     return VacuumReport(
         generation=snapshot.generation.number,
         samples=int(snapshot.state["samples"]),
@@ -283,4 +264,4 @@ def _differences(tree: int, expected: list[Pair], stored: Iterator[Pair]) -> Ite
 def _carried(snapshot: Snapshot, database: str) -> Iterator[Pair]:
     """All records of a database that stay as they are, after they were counted."""
     snapshot.confirm(database)
-    yield from ((key, payload) for key, payload in snapshot.scan(database) if key not in WRITTEN)
+    yield from ((key, payload) for key, payload in snapshot.scan(database) if key not in layout.META_KEYS)

@@ -210,7 +210,7 @@ def test_it_says_how_much_room_it_takes_and_refuses_without(path: Path, monkeypa
         assert 1 << 20 < plan.needed < plan.free
         assert (db.refresh(), db.info()["generation"]) == (before, 1)
 
-        monkeypatch.setattr("dynfrsdb.vacuum.MARGIN", plan.free)
+        monkeypatch.setattr("dynfrsdb_storage.successor.MARGIN", plan.free)
         with pytest.raises(dynfrsdb.StoreFull, match=r"needs up to [\d,]+ bytes beside the store, [\d,]+ are free"):
             db.vacuum()
 

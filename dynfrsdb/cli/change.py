@@ -13,7 +13,7 @@ from dynfrsdb.cli.evidence import receipt_file
 from dynfrsdb.cli.holds import queue
 from dynfrsdb.cli.interrupt import Interrupted, Postponed
 from dynfrsdb.cli.opening import database
-from dynfrsdb.cli.output import emit, note, properties
+from dynfrsdb.cli.output import emit, note, progress, properties
 
 if TYPE_CHECKING:
     from dynfrsdb.database import Database
@@ -48,7 +48,8 @@ def add(
     from dynfrsdb.tables import open_table
 
     with database(store, "w") as db:
-        rows = rows_to_add(open_table(data, format, delimiter), db._settings, target, id, subject)
+        with progress() as show:
+            rows = rows_to_add(open_table(data, format, delimiter), db._settings, target, id, subject, show)
 
         def more(outcome: Receipt | Plan) -> dict[str, Any]:
             for column, count in rows.unknown.items():
@@ -124,7 +125,10 @@ def _carry_out(
     if receipt is not None and opening.joined is not None:
         raise click.UsageError("nothing is committed before the transaction is, so this has no --receipt")
     with receipt_file(receipt, db) as keep:
-        outcome: Any = db._once(act_and_hold, request_id, timeout, dry_run)
+        with progress() as show:
+            if show is not None:
+                show("changing the forest", 0, 0)
+            outcome: Any = db._once(act_and_hold, request_id, timeout, dry_run)
         result = {**outcome.as_dict(), **({"dry_run": True} if dry_run else {}), "replayed": replayed, **more(outcome)}
         emit(result, lambda: properties(result), as_json)
         if receipt is not None:

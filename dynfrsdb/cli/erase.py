@@ -10,13 +10,12 @@ import click
 from dynfrsdb.cli import options
 from dynfrsdb.cli.interrupt import Interrupted
 from dynfrsdb.cli.opening import database
-from dynfrsdb.cli.output import emit, note, progress, properties, rows
+from dynfrsdb.cli.output import emit, megabytes, note, progress, properties, rows
 
 if TYPE_CHECKING:
     from dynfrsdb.erasure import Erasure
 
 FAILED = 1
-MEGABYTE = 1 << 20
 
 
 @click.command()
@@ -52,7 +51,7 @@ def vacuum(store: Path, dry_run: bool, timeout: float, as_json: bool) -> None:
     try:
         with database(store, "w", settle=None) as db, progress() as show:
             space = db.vacuum(dry_run=True)
-            note(f"needs up to {_megabytes(space.needed)} beside the store; {_megabytes(space.free)} are free")
+            note(f"needs up to {megabytes(space.needed)} beside the store; {megabytes(space.free)} are free")
             report = space if dry_run else db.vacuum(show, timeout=timeout)
     except KeyboardInterrupt:
         raise Interrupted("interrupted; the store is whole, before or after its vacuum: see 'dynfrsdb info'") from None
@@ -61,10 +60,6 @@ def vacuum(store: Path, dry_run: bool, timeout: float, as_json: bool) -> None:
         note(f"the old files are still open in process {pids}; they are erased when it has let go")
     result = report.as_dict()
     emit(result, lambda: properties(result), as_json)
-
-
-def _megabytes(size: int) -> str:
-    return f"{size / MEGABYTE:,.1f} MB"
 
 
 @click.command()

@@ -51,16 +51,31 @@ def _info_drawing(found: dict[str, Any]) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    settings = dict(found["settings"])
+    from dynfrsdb_storage import layout
+
+    settings = {**found["settings"], "encoding": _encoding(found["settings"]["encoding"])}
     names = settings.pop("feature_names")
     if names and len(names) > 8:
         names = [*names[:8], f"... ({len(names)} in all; --json has them)"]
     rest = {name: value for name, value in found.items() if name not in ("settings", "readers", "files")}
+    if found["format"] < layout.FORMAT:
+        rest["format"] = f"{found['format']} (this version writes {layout.FORMAT}; see 'migrate')"
     rest["files"] = {name: f"{size:,} bytes" for name, size in found["files"].items()}
     rest["readers"] = [
         f"process {each['pid']}, {each['lag']} commits behind for {each['age']:.0f} s" for each in found["readers"]
     ]
     return Group(properties(rest), Text("\nsettings", style="bold"), properties({**settings, "feature_names": names}))
+
+
+def _encoding(record: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The encoding of a table in a line or two: which column is what, and how many values of text are features."""
+    if record is None:
+        return None
+    columns = {name: record[name] for name in ("target", "id", "subject") if record.get(name) is not None}
+    encoded = [f"{column['name']} ({len(column['values'])})" for column in record["columns"] if column["values"]]
+    if len(encoded) > 8:
+        encoded = [*encoded[:8], f"... ({len(encoded)} in all; --json has them)"]
+    return {**columns, "one-hot": encoded}
 
 
 @click.command()

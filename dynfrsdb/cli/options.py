@@ -103,8 +103,9 @@ def change(function: F) -> F:
     dry_run = click.option(
         "--dry-run",
         is_flag=True,
-        help="Change nothing; say what would be touched: samples, trees, nodes, nodes that would split otherwise "
-        "(voided), records and bytes to write, and about how many seconds it takes.",
+        help="Change nothing; say what would be touched: samples, trees, nodes, nodes whose best split would be "
+        "another (resplit), nodes below which everything is grown anew (voided), records and bytes to write, and about "
+        "how many seconds it takes.",
     )
     request_id = click.option(
         "--request-id",

@@ -114,6 +114,11 @@ def in_short(value: Any) -> str:
     return printable(value)
 
 
+def megabytes(size: int) -> str:
+    """A number of bytes as people read it."""
+    return f"{size / (1 << 20):,.1f} MB"
+
+
 def note(message: str) -> None:
     """Tell the person at the terminal something that is not the result."""
     click.echo(f"dynfrsdb: {message}", err=True)
@@ -121,7 +126,9 @@ def note(message: str) -> None:
 
 @contextmanager
 def progress() -> Iterator[Progress | None]:
-    """A callback that draws a progress bar of the stage at hand, or None where nobody would see them."""
+    """A callback that draws a progress bar of the stage at hand, or None where nobody would see them.
+
+    A total of 0 means that nobody knows how long the stage takes."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -134,6 +141,6 @@ def progress() -> Iterator[Progress | None]:
         bar = bars.add_task("opening", total=None)
 
         def show(stage: str, done: int, total: int) -> None:
-            bars.update(bar, description=stage, completed=done, total=total)
+            bars.update(bar, description=stage, completed=done, total=total or None)
 
         yield show

@@ -20,9 +20,12 @@ FAILED = 1
 class _Receipts(click.Group):
     """`receipt STORE N` issues one, `receipt verify FILE` checks one: what is not a command's name is a store."""
 
+    usual = "issue"
+    """The command that is meant when none is named."""
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if args and args[0] not in (*self.commands, *ctx.help_option_names):
-            args = ["issue", *args]
+            args = [self.usual, *args]
         return super().parse_args(ctx, args)
 
 

@@ -143,12 +143,16 @@ class Shell(cmd.Cmd):
 
     def _with_store(self, words: list[str]) -> list[str] | None:
         """The same as a command line, with STORE where its verb takes it; None for a verb that takes none."""
+        verb: click.Command | None = None
         for at in range(1, len(words) + 1):
-            verb = _verb(words[:at])
+            group, verb = verb, _verb(words[:at])
             if verb is None:
-                return None
+                usual = getattr(group, "usual", None)
+                return None if usual is None else self._with_store([*words[: at - 1], usual, *words[at - 1 :]])
             if _takes_store(verb):
                 return [*words[:at], str(self._store), *words[at:]]
+            if _looks_up(verb):
+                return [*words[:at], "--store", str(self._store), *words[at:]]
         return None
 
     # Transactions
@@ -307,6 +311,11 @@ def _takes_store(verb: click.Command) -> bool:
     """Whether the first argument is a store, or a place where one may be."""
     first = next((param for param in verb.params if isinstance(param, click.Argument)), None)
     return first is not None and first.name in ("store", "place")
+
+
+def _looks_up(verb: click.Command) -> bool:
+    """Whether a store may be named with an option."""
+    return any(isinstance(param, click.Option) and param.name == "store" for param in verb.params)
 
 
 @click.group(cls=app.Group)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from dynfrsdb import chain
+from dynfrsdb import chain, suppression
 from dynfrsdb.errors import Error
 from dynfrsdb.inside.nodes import Trees
 from dynfrsdb.receipt import Receipt, receipt_of
@@ -63,6 +63,10 @@ def info(inside: Inside) -> dict[str, Any]:
         "nodes": snapshot.count("nodes"),
         "buckets": snapshot.count("buckets"),
         "tags": state["tags"],
+        "holds": snapshot.count("holds"),
+        "waiting_requests": snapshot.count("queue"),
+        "suppression": suppression.mode(state),
+        "suppressed": snapshot.count("suppression"),
         "changes": state["sequence"],
         "sample_digest": state["digest"].hex(),
         "ledger_head": state["head"].hex(),

@@ -78,8 +78,8 @@ CHANGE = np.dtype(
 )
 VISIT, VOID, VOID_LEAF = 0, 1, 2
 """What to do at an item's point: visit it, or replace it by its samples, as a tag or as a leaf."""
-VISITED, VOIDED = 2, 3
-"""In `fill`, behind the heights of the two stacks: nodes visited, nodes voided."""
+VISITED, VOIDED, RESPLIT = 2, 3, 4
+"""In `fill`, behind the heights of the two stacks: nodes visited, nodes voided, nodes whose best split is another."""
 WORK, WAITING, GONE, COME = (np.int64(v) for v in (0, 1, -1, 1))
 
 
@@ -201,6 +201,8 @@ def visit_split(
     feature, new_cut = stats.cand[row, best].feature, stats.cuts[row, best, cut]
     old_left = head.n_left - count_left(ops, a, b, GONE, np.int64(point.feature), point.cut)
     new_left = n_left - count_left(ops, a, b, COME, feature, new_cut)
+    if feature != point.feature or new_cut != point.cut:
+        fill[RESPLIT] += 1
     if feature != point.feature or (new_cut != point.cut and old_left != new_left):
         item.task = VOID
         put_item(items, fill, WORK, item)

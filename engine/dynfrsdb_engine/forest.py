@@ -76,12 +76,14 @@ class Samples(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """What a change did: trees and nodes visited, nodes whose subtree became void, nodes and buckets tagged."""
+    """What a change did: trees and nodes visited, nodes whose subtree became void, nodes and buckets tagged, nodes
+    whose best split became another."""
 
     trees: int
     visited: int
     voided: int
     tagged: int
+    resplit: int
 
 
 def root_size(growth: Growth) -> int:
@@ -396,7 +398,7 @@ class Forest:
         ops = Ops(samples.X, samples.y, samples.slots, samples.sign, order)
         items = np.zeros(self.spec.trees + 256, changes.CHANGE)
         waiting = np.zeros(order.size + 1, changes.CHANGE)
-        fill = np.zeros(4, np.int64)
+        fill = np.zeros(5, np.int64)
         changes.start_items(starts, items, fill)
         trees, tagged = int(fill[0]), int(self.w.top[TAGGINGS])
         self.w = ensure(self.w, nodes=8, buckets=8, leaves=64, edits=min(order.size, 1024) + 1, cleared=64)
@@ -405,7 +407,8 @@ class Forest:
             status = changes.change(*held, self.rows, ops, stamp, (items, waiting), fill)
             if status == OVER:
                 made = int(self.w.top[TAGGINGS]) - tagged
-                return Effect(trees, int(fill[changes.VISITED]), int(fill[changes.VOIDED]), made)
+                visited, voided, resplit = (int(fill[i]) for i in (changes.VISITED, changes.VOIDED, changes.RESPLIT))
+                return Effect(trees, visited, voided, made, resplit)
             if status == NO_ROOM:
                 self._make_room(items[fill[0] - 1])
             elif status == WAIT:

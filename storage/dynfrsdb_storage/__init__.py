@@ -5,17 +5,22 @@ know what a tree is. Bottom-up:
 
     errors, failpoints      what can go wrong; where tests make it go wrong
     layout, records         keys, sizes, checksums: the format (FORMAT.md)
+    formats                 which formats we read and write
     ages                    times of commits: for how long a reader has been behind
     disk, pages, locks      the file system, LMDB's file before LMDB sees it, flocks
     extents                 what each byte of LMDB's file is; bytes that are nothing
     rows, env               rows.bin; LMDB with its rules
+    rehearsal               rows that are only tried
     generation, directory   one open generation; which one is live
     retire                  a generation that is no more: overwritten, then removed
     read, slots, ledger     snapshots; places for rows; the chain of entries
     stages                  how far a removal has come, in the ledger
+    planned                 a commit, worked out
     write, build            sessions; new stores
+    living, copying         all live samples, checked; one commit, copied
     store, audit            the handle; is all well?
     scribe, successor       a process that writes the next generation; how that becomes the live one
+    alone                   nobody else has the generation open
 
 Names are looked up when they are used: who only reads does not import what writes. For the same reason numpy is
 imported by the first who needs an array (lazynumpy).

@@ -33,6 +33,7 @@ from dynfrsdb_storage.directory import switch_current
 from dynfrsdb_storage.disk import disk_error, lengthen, place_error, refuse_network, sync_data, sync_directory
 from dynfrsdb_storage.errors import Error, StoreExists, StoreNotFound
 from dynfrsdb_storage.failpoints import failpoint
+from dynfrsdb_storage.formats import Identity
 from dynfrsdb_storage.locks import first_block
 from dynfrsdb_storage.rows import Range, RowFile, RowWriter
 
@@ -65,7 +66,7 @@ class Builder:
         self._map: RowFile | None = None
         self._writer = RowWriter(directory / layout.ROWS_FILE, int(settings["n_features"]), create=True)
         self._env = lmdb_env.create_env(directory, lmdb_env.FIRST_MAP)
-        self._databases = lmdb_env.open_databases(self._env, str(directory), create=True)
+        self._databases = lmdb_env.open_databases(self._env, str(directory), layout.DATABASES, create=True)
 
     @property
     def rows(self) -> RowFile:
@@ -113,7 +114,7 @@ class Builder:
         self.put("ledger", layout.sequence_key(linked["sequence"]), records.frame(linked))
         return linked
 
-    def finish(self, identity: dict[str, Any]) -> None:
+    def finish(self, identity: Identity) -> None:
         """Write what every generation has, and make all of it durable."""
         if self._slots != self._highest + 1:
             raise ValueError(f"{self._slots} rows were written, but the highest slot is {self._highest}")
@@ -168,17 +169,16 @@ class Builder:
 
 
 def create(
-    path: Path | str, settings: dict[str, Any], state: dict[str, Any], fill: Fill, store_id: bytes | None = None
+    path: Path | str, settings: dict[str, Any], state: dict[str, Any], fill: Fill, identity: Identity | None = None
 ) -> None:
     """Create a store at `path` with what `fill` puts into it; raises StoreExists if anything is there.
 
-    A copy of another store has its `store_id`, and a `commit` in its `state`.
+    A copy of another store has its `identity`, and a `commit` in its `state`.
     """
     path = Path(path)
     with _temporary(path) as directory:
-        identity = {"format": layout.FORMAT, "algorithm": layout.ALGORITHM, "uuid": store_id or uuid.uuid4().bytes}
         name = layout.generation_name(1)
-        build_generation(directory / name, identity, settings, state, fill)
+        build_generation(directory / name, identity or _identity(), settings, state, fill)
         _write_file(directory / layout.LOCK_FILE, first_block(int(state.get("commit", _FIRST_COMMIT))))
         switch_current(directory, name)
         failpoint("build-rename")
@@ -186,6 +186,11 @@ def create(
             refuse_existing(path)
             os.rename(directory, path)
         sync_directory(path.absolute().parent)
+
+
+def _identity() -> Identity:
+    numbers = {"format": layout.FORMAT, "algorithm": layout.ALGORITHM}
+    return {**numbers, "uuid": uuid.uuid4().bytes, "needs": layout.NEEDS}
 
 
 def refuse_place(path: Path) -> None:
@@ -198,7 +203,7 @@ def refuse_place(path: Path) -> None:
 
 
 def build_generation(
-    directory: Path, identity: dict[str, Any], settings: dict[str, Any], state: dict[str, Any], fill: Fill
+    directory: Path, identity: Identity, settings: dict[str, Any], state: dict[str, Any], fill: Fill
 ) -> None:
     """Build a complete, synced generation in the new directory `directory`."""
     os.mkdir(directory, 0o700)

@@ -13,6 +13,7 @@ holds the lease, the generation stays until it lets go.
 
 import os
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,6 +26,8 @@ from dynfrsdb_storage.locks import Lease
 
 _NAME = re.compile(r"gen-\d{4,}")
 _ATTEMPTS = 100
+_PAUSE = 0.02
+"""Seconds between attempts to get a lease: somebody is alone with the generation for a moment, or removes it."""
 
 Mark = tuple[int, int, int]
 
@@ -65,6 +68,7 @@ def open_current(store: Path, writable: bool) -> tuple[Generation, Mark]:
         mark, name = current_mark(current), read_current(store)
         lease = _lease(store, name)
         if lease is None:
+            time.sleep(_PAUSE)
             continue
         try:
             if read_current(store) == name and current_mark(current) == mark:
@@ -73,7 +77,7 @@ def open_current(store: Path, writable: bool) -> tuple[Generation, Mark]:
             lease.release()
             raise
         lease.release()
-    raise Locked(f"'{store}' keeps changing its generation, or its live one is being removed; try again")
+    raise Locked(f"'{store}' keeps changing its generation, or is being migrated; try again")
 
 
 def switch_current(store: Path, name: str) -> None:
@@ -108,7 +112,8 @@ def retire(store: Path, name: str, erase: Callable[[Path], None]) -> bool:
 
 
 def _lease(store: Path, name: str) -> Lease | None:
-    """The shared lease of a generation, or None if it vanished while we looked (CURRENT then says something else)."""
+    """The shared lease of a generation, or None if somebody has it for himself, or if it vanished while we looked
+    (CURRENT then says something else)."""
     try:
         return Lease.take(store / name / layout.LEASE_FILE)
     except FileNotFoundError as error:

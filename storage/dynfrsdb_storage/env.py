@@ -22,7 +22,7 @@ import ctypes
 import errno
 import importlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
@@ -87,17 +87,26 @@ def create_env(path: Path, map_size: int) -> lmdb.Environment:
     )
 
 
-def open_databases(env: lmdb.Environment, store: str, create: bool = False) -> Databases:
-    """Handles of all sub-databases.
+def open_databases(env: lmdb.Environment, store: str, names: Iterable[str], create: bool = False) -> Databases:
+    """Handles of sub-databases.
 
     Each is opened in a transaction of its own: py-lmdb drops handles that were opened in an explicit read transaction.
     """
     try:
-        return {name: env.open_db(name.encode(), create=create) for name in layout.DATABASES}
+        return {name: env.open_db(name.encode(), create=create) for name in names}
     except lmdb.NotFoundError as error:
         raise UnsupportedFormat(f"'{store}' is not a dynfrsdb store: it is an LMDB file of something else") from error
     except lmdb.Error as error:
         raise translate(error, store) from error
+
+
+def open_those_there(env: lmdb.Environment, store: str, names: Iterable[str]) -> Databases:
+    """Handles of those sub-databases that there are: a store of an older format may not have all."""
+    found: Databases = {}
+    for name in names:
+        with suppress(UnsupportedFormat):
+            found |= open_databases(env, store, (name,))
+    return found
 
 
 def allocate_reader_table(directory: Path) -> None:

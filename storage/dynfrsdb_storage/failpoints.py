@@ -13,6 +13,8 @@ instants has a name here, and the code passes through `failpoint(name)` when it 
     current-switch: a new generation is complete, CURRENT still names the old one
 
     vacuum-begin, vacuum-rows, vacuum-built, vacuum-checked, (current-switch,) vacuum-switched: in this order
+    migrate-alone: a step to another format is about to change records where they are; a step into a new generation
+      goes through those of a vacuum but for vacuum-rows
     retire-zeroed, retire-unlinked: after each file of a generation that is being retired
 
 Outside tests no hook is set and a failpoint costs one comparison. A test sets a hook that kills the process (or
@@ -39,6 +41,7 @@ POINTS = (
     "vacuum-built",
     "vacuum-checked",
     "vacuum-switched",
+    "migrate-alone",
     "retire-zeroed",
     "retire-unlinked",
 )

@@ -29,9 +29,9 @@ from typing import Any, Protocol
 import lmdb
 
 from dynfrsdb_storage import env as lmdb_env
-from dynfrsdb_storage import layout, records
+from dynfrsdb_storage import formats, layout, records
 from dynfrsdb_storage.disk import keep_allocated, lengthen
-from dynfrsdb_storage.errors import CorruptStore, UnsupportedFormat
+from dynfrsdb_storage.errors import CorruptStore
 from dynfrsdb_storage.failpoints import failpoint
 from dynfrsdb_storage.guard import Guard, Keys, Known, Unsound
 from dynfrsdb_storage.locks import Lease
@@ -72,7 +72,7 @@ class Generation:
         """Held while transactions begin and while the map changes; taken before any snapshot's own lock."""
         self.dropped: collections.deque[None] = collections.deque()
         """One entry per user that was collected without being closed; `release` counts them off."""
-        self._lease = lease
+        self.lease = lease
         self._rows: RowFile | None = None
         self._writer: RowWriter | None = None
         self._allocated_to = 0
@@ -80,10 +80,13 @@ class Generation:
         self._known: weakref.WeakValueDictionary[int, Known] = weakref.WeakValueDictionary()
         """By transaction; kept by its snapshots, and the newest one also here."""
         self._newest_known: Known | None = None
-        self._open(writable)
+        self._open(writable, ("meta",))
         self._guard = Guard(directory / layout.DATA_FILE)
         try:
-            self.settings, self.identity = self._read_meta()
+            self.identity: formats.Identity = self._read_meta(layout.META_FORMAT)
+            formats.refuse_unknown(store, self.identity)
+            self._open_rest()
+            self.settings = self._read_meta(layout.META_SETTINGS)
         except BaseException:
             self.env.close()
             self._guard.close()
@@ -225,9 +228,9 @@ class Generation:
             with self._paused():
                 self.env.close()
                 try:
-                    self._open(writable=True)
+                    self._open(True, self.databases)
                 except BaseException:
-                    self._open(writable=False)
+                    self._open(False, self.databases)
                     raise
 
     def release(self) -> None:
@@ -246,7 +249,7 @@ class Generation:
             if self._writer is not None:
                 self._writer.close()
             self._guard.close()
-            self._lease.release()
+            self.lease.release()
 
     @contextmanager
     def translating(self, *but: type[lmdb.Error]) -> Iterator[None]:
@@ -262,38 +265,35 @@ class Generation:
                 raise
             raise lmdb_env.translate(error.__cause__, self.store) from error
 
-    def _open(self, writable: bool) -> None:
+    def _open(self, writable: bool, names: Iterable[str]) -> None:
         check_length(self.directory / layout.DATA_FILE, self.store)
         self.env = lmdb_env.open_env(self.directory, writable, self.store, inherited=self.key in _inherited)
         self.writable = writable
         try:
-            self.databases = lmdb_env.open_databases(self.env, self.store)
+            self.databases = lmdb_env.open_databases(self.env, self.store, names)
         except BaseException:
             self.env.close()
             raise
 
-    def _read_meta(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        keys = (layout.META_FORMAT, layout.META_SETTINGS)
+    def _open_rest(self) -> None:
+        """Open the other databases, once the format is known."""
+        rest = [name for name in layout.DATABASES if name not in self.databases]
+        is_older = self.identity["format"] < layout.FORMAT
+        open_them = lmdb_env.open_those_there if is_older else lmdb_env.open_databases
+        self.databases |= open_them(self.env, self.store, rest)
+
+    def _read_meta(self, key: bytes) -> dict[str, Any]:
         txn, known = self.begin()
         with self.translating(), txn:
-            self.look_for_long(known, "meta", keys)
-            found = {key: txn.get(key, db=self.databases["meta"]) for key in keys}
-        messages = []
-        for key, value in found.items():
-            payload = None if value is None else records.unpack("meta", key, bytes(value))
-            if payload is None:
-                raise CorruptStore(
-                    f"{records.describe('meta', key)} in '{self.store}' is missing or fails its checksum; "
-                    "restore the store from a backup"
-                )
-            messages.append(records.unframe(payload))
-        identity, settings = messages
-        if identity["format"] != layout.FORMAT or identity["algorithm"] != layout.ALGORITHM:
-            raise UnsupportedFormat(
-                f"'{self.store}' has format {identity['format']} and algorithm {identity['algorithm']}, we read "
-                f"{layout.FORMAT} and {layout.ALGORITHM}; upgrade dynfrsdb, or run 'dynfrsdb migrate {self.store}'"
+            self.look_for_long(known, "meta", [key])
+            value = txn.get(key, db=self.databases["meta"])
+        payload = None if value is None else records.unpack("meta", key, bytes(value))
+        if payload is None:
+            raise CorruptStore(
+                f"{records.describe('meta', key)} in '{self.store}' is missing or fails its checksum; "
+                "restore the store from a backup"
             )
-        return settings, identity
+        return dict(records.unframe(payload))
 
     def _transact_once(self, apply: Callable[[lmdb.Transaction], None], committing: Callable[[bool], None]) -> int:
         txn = self._begin_write()

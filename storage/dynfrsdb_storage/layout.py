@@ -31,8 +31,11 @@ if TYPE_CHECKING:
 else:
     from dynfrsdb_storage import lazynumpy as np
 
-FORMAT = 1
+FORMAT = 2
+OLDEST_READ = 1
 ALGORITHM = 1
+NEEDS = "0.1.0"
+"""The oldest version of dynfrsdb that reads and writes this format and this algorithm; every store says so."""
 
 DATABASES = (
     "meta",
@@ -54,6 +57,8 @@ DATABASES = (
 META_FORMAT = b"format"
 META_SETTINGS = b"settings"
 META_STATE = b"state"
+META_KEYS = (META_FORMAT, META_SETTINGS, META_STATE)
+"""Records of `meta` that every generation has its own of."""
 RESTORING = "restoring"
 """The counter that is set while a backup is being restored: nobody else may open the store."""
 

@@ -131,6 +131,19 @@ class Lease:
             _held.add(descriptor)
         return cls(descriptor)
 
+    def make_exclusive(self) -> bool:
+        """Keep everybody else out, if nobody else is in; otherwise the lease stays as it was."""
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self.make_shared()  # who asks for another kind of flock has given up the first
+            return False
+        return True
+
+    def make_shared(self) -> None:
+        """Let others in again."""
+        fcntl.flock(self._descriptor, fcntl.LOCK_SH)
+
     def release(self) -> None:
         """Give the lease back (in a forked child there is nothing to give)."""
         if self._descriptor >= 0 and self._pid == os.getpid():

@@ -32,6 +32,7 @@ from dynfrsdb_storage import layout, records
 from dynfrsdb_storage.env import translate
 from dynfrsdb_storage.errors import ClosedStore, CorruptStore, Error
 from dynfrsdb_storage.generation import Generation, share
+from dynfrsdb_storage.rehearsal import Rehearsal
 from dynfrsdb_storage.rows import RowFile
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ class Snapshot:
         self._loads = loads
         self._ended = ""
         self._state: dict[str, Any] | None = None
+        self.rehearsal: Rehearsal | None = None
+        """What is tried on top of this snapshot, by the session that it belongs to."""
         with generation.gate:
             self._txn: lmdb.Transaction | None
             self._txn, self._known = generation.begin()
@@ -96,7 +99,8 @@ class Snapshot:
     @property
     def rows(self) -> RowFile:
         """The rows, mapped at least as far as this snapshot has slots; look at them only while the snapshot is open."""
-        return self.generation.rows(int(self.state["slots"]))
+        tried = None if self.rehearsal is None else self.rehearsal.rows
+        return self.generation.rows(int(self.state["slots"])) if tried is None else tried
 
     def get(self, database: str, keys: Iterable[bytes]) -> list[bytes | None]:
         """The payloads of `keys`, checked and owned; None for a key that is not there."""

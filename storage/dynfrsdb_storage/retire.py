@@ -26,12 +26,15 @@ _AT_ONCE = 1 << 20
 _LOCKS = Path("/proc/locks")
 
 
+def old_generations(store: Path) -> list[str]:
+    """The names of generations that are older than the live one."""
+    current = read_current(store)
+    return [name for name in other_generations(store, current) if not _is_newer(name, current)]
+
+
 def retire_old(store: Path) -> list[str]:
     """Retire every generation older than the live one; returns those that are still held, or could not be erased."""
-    current = read_current(store)
-    return [
-        name for name in other_generations(store, current) if not _is_newer(name, current) and not _try(store, name)
-    ]
+    return [name for name in old_generations(store) if not _try(store, name)]
 
 
 def retire_unfinished(store: Path) -> None:

@@ -21,7 +21,7 @@ import os
 import struct
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dynfrsdb_storage import layout
 from dynfrsdb_storage.disk import grow_file, sync_data, write_at
@@ -39,28 +39,33 @@ _HEAD = struct.Struct("<QQ")
 
 
 class RowFile:
-    """A read-only map of the first `slots` slots; its arrays stay valid as long as someone holds them."""
+    """A read-only map of the first `slots` slots; its arrays stay valid as long as someone holds them. A `private` one
+    may show rows that are not in the file (rehearsal.py)."""
 
-    def __init__(self, path: Path, slots: int, n_features: int, store: str) -> None:
+    def __init__(self, path: Path, slots: int, n_features: int, store: str, private: bool = False) -> None:
         self.slots = slots
         self.n_features = n_features
         self.slot_bytes = layout.slot_bytes(n_features)
-        self._map = _mapped(path, slots * self.slot_bytes, store)
+        self._map = _mapped(path, slots * self.slot_bytes, store, private)
 
     @cached_property
     def words(self) -> npt.NDArray[np.uint64]:
         """The slots as 64-bit words: hash, id, y, ..."""
-        return np.frombuffer(self._map, np.uint64).reshape(self.slots, self.slot_bytes // 8)
+        return _unwritable(np.frombuffer(self._map, np.uint64)).reshape(self.slots, self.slot_bytes // 8)
 
     @cached_property
     def floats(self) -> npt.NDArray[np.float32]:
         """The slots as 32-bit floats; the features begin at the seventh."""
-        return np.frombuffer(self._map, np.float32).reshape(self.slots, self.slot_bytes // 4)
+        return _unwritable(np.frombuffer(self._map, np.float32)).reshape(self.slots, self.slot_bytes // 4)
 
     @cached_property
     def multipliers(self) -> npt.NDArray[np.uint64]:
         """Those of the row hash."""
         return layout.row_multipliers(self.n_features)
+
+    def try_rows(self, slots: layout.Array, rows: layout.Array) -> None:
+        """Put packed rows into a private map, and nowhere else."""
+        np.frombuffer(self._map, np.uint64).reshape(self.slots, -1)[slots] = rows
 
     def row(self, slot: int, id: int) -> bytes | None:
         """A copy of one slot's bytes, or None if they do not carry their hash and the id that is expected of them."""
@@ -92,7 +97,7 @@ class RowWriter:
 
     def write(self, slots: layout.Array, ids: layout.Array, ys: layout.Array, x: layout.Array) -> None:
         """Write rows with their hashes; a map of the file shows them at once."""
-        rows = self._packed(slots, ids, ys, x)
+        rows = self.packed(slots, ids, ys, x)
         order = np.argsort(slots, kind="stable")
         at = 0
         for start, count in ranges_of(slots[order]):
@@ -120,7 +125,8 @@ class RowWriter:
         """Close the file."""
         os.close(self._descriptor)
 
-    def _packed(self, slots: layout.Array, ids: layout.Array, ys: layout.Array, x: layout.Array) -> layout.Array:
+    def packed(self, slots: layout.Array, ids: layout.Array, ys: layout.Array, x: layout.Array) -> layout.Array:
+        """Rows as 64-bit words, with their hashes."""
         if x.shape != (len(slots), self.n_features):
             raise ValueError(f"rows have shape {x.shape}, expected ({len(slots)}, {self.n_features})")
         rows = np.zeros((len(slots), self.slot_bytes // 8), "<u8")
@@ -142,7 +148,13 @@ def ranges_of(slots: layout.Array) -> list[Range]:
     return list(zip(slots[starts].tolist(), counts.tolist(), strict=True))
 
 
-def _mapped(path: Path, size: int, store: str) -> mmap.mmap | bytes:
+def _unwritable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Kernels take arrays that cannot be written, of a private map too: others would be another type to them."""
+    array.flags.writeable = False
+    return array
+
+
+def _mapped(path: Path, size: int, store: str, private: bool) -> mmap.mmap | bytes:
     if not size:
         return b""
     try:
@@ -152,6 +164,8 @@ def _mapped(path: Path, size: int, store: str) -> mmap.mmap | bytes:
     try:
         if os.fstat(descriptor).st_size < size:
             raise CorruptStore(f"the file '{path.name}' of '{store}' is cut short; restore the store from a backup")
+        if private:
+            return mmap.mmap(descriptor, size, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE)
         return mmap.mmap(descriptor, size, mmap.MAP_SHARED, mmap.PROT_READ)
     finally:
         os.close(descriptor)

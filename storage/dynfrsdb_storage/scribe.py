@@ -1,14 +1,16 @@
 """The scribe: a process of its own that writes a new generation, and has seen nothing else.
 
 A process that has a store open has mapped all of its pages, free ones with their leftovers included, and its memory
-holds what it read an hour ago. So a vacuum does not write the new generation itself. It starts this module in a fresh
-interpreter and tells it, through a pipe, what to write: rows, records and roots, all of them of live samples. The
-scribe opens no file but those it makes. When all is written it overwrites every byte of data.mdb that belongs to no
-record (extents.py), makes sure that it has no file of another generation mapped, and says that it is done.
+holds what it read an hour ago. So a vacuum, or a migration, does not write the new generation itself. It starts this
+module in a fresh interpreter and tells it, through a pipe, what to write: rows, records and roots, all of them of live
+samples. The scribe opens no file but those it makes. When all is written it overwrites every byte of data.mdb that
+belongs to no record (extents.py), makes sure that it has no file of another generation mapped, and says that it is
+done.
 
     vacuum                                         scribe
     {directory, identity, settings, state}   -->   makes the directory, LEASE, LMDB, rows.bin
     ["rows", slots, ids, ys, x] ...          -->
+    ["free", start, count] ...               -->   (a migration leaves slots where they are)
     ["flush"]                                -->   (rows can be read now)
                                              <--   {"flushed": true}
     ["records", database, [key, payload] ...] ->
@@ -16,7 +18,7 @@ record (extents.py), makes sure that it has no file of another generation mapped
     ["finish", state]                        -->   closes, scrubs, syncs
                                              <--   {"finished": true}, or at any time {"error": ...}
 
-Messages are msgpack. The scribe dies with the vacuum, and leaves what it has written to whoever takes the writer lock
+Messages are msgpack. The scribe dies with its parent, and leaves what it has written to whoever takes the writer lock
 next; one that outlived it would write into a directory that is somebody else's by then.
 """
 
@@ -81,7 +83,7 @@ def _write(messages: Messages, answer: Answer) -> None:
                 builder.state.update(arguments[0])
                 return
             _VERBS[verb](builder, answer, *arguments)
-        raise EOFError("the vacuum has ended before the generation was complete")
+        raise EOFError("the parent has ended before the generation was complete")
 
     build_generation(directory, order["identity"], order["settings"], order["state"], fill)
     scrub(directory / layout.DATA_FILE)
@@ -93,6 +95,10 @@ def _rows(builder: Builder, answer: Answer, slots: bytes, ids: bytes, ys: bytes,
     places = np.frombuffer(slots, np.uint32)
     values = np.frombuffer(x, np.float32).reshape(places.size, -1)
     builder.write_rows(places, np.frombuffer(ids, np.uint64), np.frombuffer(ys, np.int64), values)
+
+
+def _free(builder: Builder, answer: Answer, start: int, count: int) -> None:
+    builder.leave_free(start, count)
 
 
 def _flush(builder: Builder, answer: Answer) -> None:
@@ -108,7 +114,13 @@ def _roots(builder: Builder, answer: Answer, stamps: bytes, n: bytes, tags: byte
     builder.set_roots(np.arange(columns[0].size), *columns)
 
 
-_VERBS: dict[str, Callable[..., None]] = {"rows": _rows, "flush": _flush, "records": _records, "roots": _roots}
+_VERBS: dict[str, Callable[..., None]] = {
+    "rows": _rows,
+    "free": _free,
+    "flush": _flush,
+    "records": _records,
+    "roots": _roots,
+}
 
 
 def _refuse_foreign_maps(directory: Path) -> None:

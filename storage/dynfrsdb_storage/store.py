@@ -20,13 +20,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from dynfrsdb_storage import ages, layout
+from dynfrsdb_storage import ages, formats, layout
 from dynfrsdb_storage.directory import current_mark, open_current, read_current
 from dynfrsdb_storage.errors import ClosedStore, CorruptStore, Error, ReadOnly, Unrestored
 from dynfrsdb_storage.generation import Generation
 from dynfrsdb_storage.locks import read_holder
 from dynfrsdb_storage.read import Snapshot
-from dynfrsdb_storage.retire import retire_old
+from dynfrsdb_storage.retire import old_generations, retire_old
 from dynfrsdb_storage.slots import pending_ranges
 from dynfrsdb_storage.stages import is_vacuumed
 from dynfrsdb_storage.write import WriteSession, rolled_back
@@ -35,10 +35,11 @@ from dynfrsdb_storage.write import WriteSession, rolled_back
 class Store:
     """A store opened for reading, or for reading and writing; a context manager."""
 
-    def __init__(self, path: Path, writable: bool, restoring: bool = False) -> None:
+    def __init__(self, path: Path, writable: bool, restoring: bool = False, migrating: bool = False) -> None:
         self.path = path
         self.writable = writable
         self._restoring = restoring
+        self._migrating = migrating
         self._current_file = str(path / layout.CURRENT_FILE)
         self.loads: dict[str, int] = dict.fromkeys(layout.DATABASES, 0)
         """How many records of each database were loaded through this handle."""
@@ -49,9 +50,10 @@ class Store:
         _stores.add(self)
 
     @classmethod
-    def open(cls, path: Path | str, writable: bool, restoring: bool = False) -> "Store":
-        """Open the store at `path`; only who is `restoring` it may open one that is not restored yet."""
-        return cls(Path(path), writable, restoring)
+    def open(cls, path: Path | str, writable: bool, restoring: bool = False, migrating: bool = False) -> "Store":
+        """Open the store at `path`; only who is `restoring` it may open one that is not restored yet, and only who is
+        `migrating` it may write one of an older format."""
+        return cls(Path(path), writable, restoring, migrating)
 
     def snapshot(self) -> Snapshot:
         """The newest commit, fixed until the snapshot is closed."""
@@ -107,7 +109,8 @@ class Store:
     def owes(self) -> bool:
         """Whether removed rows, or an old generation, wait to be erased or to be noted as erased."""
         with self.snapshot() as snapshot:
-            return bool(snapshot.state["pending"]) or is_vacuumed(snapshot.state)
+            noted = bool(snapshot.state["pending"]) or is_vacuumed(snapshot.state)
+        return noted or bool(old_generations(self.path))
 
     def info(self) -> dict[str, Any]:
         """Sizes, readers, and what is waiting, for people."""
@@ -135,7 +138,7 @@ class Store:
         if self._generation is None:
             return
         try:
-            if self.writable and self._generation.pid == os.getpid():
+            if self.writable and not self._migrating and self._generation.pid == os.getpid():
                 self.erase_pending()
         except Error:
             pass  # the next session will do it
@@ -164,6 +167,8 @@ class Store:
         acknowledged = read_holder(self.path).acknowledged
         generation, mark = open_current(self.path, self.writable)
         try:
+            if not self._migrating:
+                formats.refuse_older(str(self.path), generation.identity, self.writable)
             self._refuse_damaged(generation, acknowledged)
         except BaseException:
             generation.release()

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgpack
 import numpy as np
@@ -27,7 +27,7 @@ import numpy as np
 from dynfrsdb_storage import errors, layout, ledger, records, scribe
 from dynfrsdb_storage.directory import other_generations, read_current, retire
 from dynfrsdb_storage.disk import disk_error
-from dynfrsdb_storage.errors import CorruptStore, Error
+from dynfrsdb_storage.errors import CorruptStore, Error, StoreFull
 from dynfrsdb_storage.failpoints import failpoint
 from dynfrsdb_storage.generation import attach
 from dynfrsdb_storage.locks import Lease
@@ -37,16 +37,44 @@ from dynfrsdb_storage.rows import RowFile
 from dynfrsdb_storage.write import WriteSession
 
 _SENT_AT_ONCE = 2_000
+MARGIN = 1 << 20
+
+
+class Room(NamedTuple):
+    """Bytes that a new generation takes at most, and bytes that are free for it."""
+
+    needed: int
+    free: int
+
+
+def room(snapshot: Snapshot, rows: int) -> Room:
+    """Room for a new generation: no more pages than the old one uses, and its rows."""
+    generation = snapshot.generation
+    pages = int(generation.lmdb_info()["last_pgno"]) + 1 - generation.free_pages()
+    slots = (rows + 2 * layout.MIN_RESERVED) * layout.slot_bytes(generation.n_features)
+    there = os.statvfs(generation.directory)
+    needed = pages * layout.PAGE_BYTES + slots + layout.TAIL_BYTES + layout.READERS_FILE_BYTES + MARGIN
+    return Room(needed, there.f_bavail * there.f_frsize)
+
+
+def refuse_without(space: Room, store: Path, what: str) -> None:
+    """Raise unless there is room for a new generation."""
+    if space.free < space.needed:
+        raise StoreFull(
+            f"a {what} of '{store}' needs up to {space.needed:,} bytes beside the store, {space.free:,} are free; "
+            "nothing was changed. Make room and try again"
+        )
 
 
 class Successor:
-    """A new generation on its way; a context manager. `settings` and `state` begin as those of the old one."""
+    """A new generation on its way; a context manager. `identity`, `settings` and `state` begin as those of the old one;
+    the first two may be changed until it is entered, the last until it is finished."""
 
-    def __init__(self, session: WriteSession) -> None:
+    def __init__(self, session: WriteSession, purpose: str = "vacuum") -> None:
         old = session.snapshot.generation
-        self._session, self._store = session, Path(old.store)
+        self._session, self._store, self._purpose = session, Path(old.store), purpose
         self.settings = old.settings
-        self._identity = old.identity
+        self.identity = old.identity
         before = session.snapshot.state.items()
         self.state: dict[str, Any] = {name: value for name, value in before if name not in layout.ROW_COUNTERS}
         self.state["commit"] = session.number
@@ -63,7 +91,7 @@ class Successor:
         self._answers = msgpack.Unpacker(self._scribe.stdout)
         place = str(self.directory.absolute())
         try:
-            self._send({"directory": place, "identity": self._identity, "settings": self.settings, "state": self.state})
+            self._send({"directory": place, "identity": self.identity, "settings": self.settings, "state": self.state})
         except BaseException:
             self.__exit__(None, None, None)
             raise
@@ -100,6 +128,10 @@ class Successor:
         self._rows += len(slots)
         columns = ((slots, np.uint32), (ids, np.uint64), (ys, np.int64), (x, np.float32))
         self._send(["rows", *(np.ascontiguousarray(column, kind).tobytes() for column, kind in columns)])
+
+    def leave_free(self, start: int, count: int) -> None:
+        """Leave slots free, as `Builder.leave_free` does."""
+        self._send(["free", start, count])
 
     def put_sorted(self, database: str, pairs: Iterable[tuple[bytes, bytes]]) -> None:
         """Append many (key, payload) in ascending key order, behind all keys that are there."""
@@ -168,7 +200,8 @@ class Successor:
         why = f"died with status {self._scribe.wait()}" if answer is None else str(answer.get("message", answer))
         kind = getattr(errors, (answer or {}).get("error", "") or "Error", Error)
         raise kind(
-            f"vacuum of '{self._store}' could not write a new generation ({why}); nothing was changed. Try again"
+            f"{self._purpose} of '{self._store}' could not write a new generation ({why}); nothing was changed. "
+            "Try again"
         )
 
 

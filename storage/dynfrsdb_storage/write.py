@@ -28,18 +28,19 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import lmdb
 
-from dynfrsdb_storage import ages, layout, ledger, records, stages
+from dynfrsdb_storage import ages, formats, layout, ledger, records, stages
 from dynfrsdb_storage.directory import other_generations, switch_current
 from dynfrsdb_storage.errors import ClosedStore, CorruptStore
 from dynfrsdb_storage.failpoints import failpoint
 from dynfrsdb_storage.locks import WriterLock
+from dynfrsdb_storage.planned import Planned, Ranges, counter_ranges
 from dynfrsdb_storage.read import Snapshot
+from dynfrsdb_storage.rehearsal import Rehearsal
 from dynfrsdb_storage.retire import retire_unfinished
 from dynfrsdb_storage.rows import ranges_of
 from dynfrsdb_storage.slots import Claim, Pending, clean_window, insert_range, pending_ranges
@@ -76,8 +77,10 @@ class WriteSession:
             self._refuse_damaged_free_list(self._lock.free_list(self.snapshot.place))
             self._rows = self._generation.row_writer()
             self._generation.keep_allocated()
-            self._clean_up()
-            self._pending = pending_ranges(self.snapshot) if self.snapshot.state["pending"] else {}
+            self._pending: dict[bytes, Pending] = {}
+            if formats.is_read(self._generation.identity):
+                self._clean_up()
+                self._pending = pending_ranges(self.snapshot) if self.snapshot.state["pending"] else {}
             self._start_over()
             self._erase()
         except BaseException:
@@ -112,12 +115,25 @@ class WriteSession:
     @property
     def owes(self) -> bool:
         """Whether removals have reached a stage that the ledger does not tell yet; any commit adds it."""
-        erased = any(key in self._generation.erased for key in self._pending)
-        return erased or stages.erased(self.state, self._old_generations()) is not None
+        return self.has_erased or stages.erased(self.state, self._old_generations()) is not None
+
+    @property
+    def has_erased(self) -> bool:
+        """Whether removed rows were overwritten and no commit has noted it."""
+        return any(key in self._generation.erased for key in self._pending)
+
+    def rehearse(self) -> None:
+        """From here on write no row to the disk: nothing can be committed, only tried."""
+        self._check()
+        generation, slots = self._generation, int(self.snapshot.state["slots"])
+        file = generation.directory / layout.ROWS_FILE
+        self.snapshot.rehearsal = Rehearsal(file, generation.store, slots, self._rows)
 
     def reserve(self, n: int) -> npt.NDArray[np.uint32]:
         """`n` slots to write rows into; those that get no row by the next commit stay reserved."""
         self._check()
+        if self.snapshot.rehearsal is not None:
+            return self.snapshot.rehearsal.reserve(n)
         state, total = self.snapshot.state, self._claim.count + n
         if total > state["window"] or total > state["reserved"]:
             self._enlarge_reservation(total)
@@ -127,10 +143,14 @@ class WriteSession:
         """Write rows into slots that `reserve` gave; a map of the file shows them at once."""
         self._check()
         slots = np.asarray(slots, np.uint32)
+        columns = slots, np.asarray(ids, np.uint64), np.asarray(ys, np.int64), np.asarray(x, np.float32)
+        if self.snapshot.rehearsal is not None:
+            self.snapshot.rehearsal.write(*columns)
+            return
         if not self._claim.holds(slots):
             raise ValueError("rows may be written only into slots that this session has reserved")
         self._written.append(slots)
-        self._rows.write(slots, np.asarray(ids, np.uint64), np.asarray(ys, np.int64), np.asarray(x, np.float32))
+        self._rows.write(*columns)
 
     def put(self, database: str, key: bytes, payload: bytes) -> None:
         """Write one record with the next commit."""
@@ -174,11 +194,13 @@ class WriteSession:
     def commit(self) -> int:
         """Make everything durable and visible at once; returns the number of the commit."""
         self._check()
+        if self.snapshot.rehearsal is not None:
+            raise ValueError("a rehearsal cannot be committed")
         plan = self._plan()
-        self._look_before_writing(plan)
+        self._look_before_writing(plan.ranges())
         if len(plan.written) or plan.grown:
             self._sync_rows()
-        self._make_durable(lambda txn: self._apply(txn, plan), plan.number, rows_go_live=True)
+        self._make_durable(lambda txn: plan.apply(txn, self._generation.databases), plan.number, rows_go_live=True)
         for key in plan.cleared:
             del self._pending[key]
         self._generation.erased.difference_update(plan.cleared)
@@ -209,7 +231,7 @@ class WriteSession:
         self._claim = Claim()
         self.state: dict[str, Any] = dict(self.snapshot.state)
 
-    def _plan(self) -> _Plan:
+    def _plan(self) -> Planned:
         """Everything the LMDB transaction needs, so that it can be run as often as it takes. The session's own state
         stays as it is: if the transaction fails, the next attempt makes the same plan."""
         number, before, state = self.number, self.snapshot.state, dict(self.state)
@@ -234,7 +256,8 @@ class WriteSession:
         noted = [(key, records.pending_payload(there.size, there.sequence)) for key, there in removed.items()]
         self.put_many("pending", noted)
         puts = {name: records.pack_many(name, sorted(pairs.items())) for name, pairs in self._puts.items() if pairs}
-        return _Plan(number, written, cleared, removed, grown, puts)
+        lists = self._cuts, self._deletes, puts, self._claim
+        return Planned(number, *lists, written, cleared, removed, int(before["slots"]), grown)
 
     def _note_stages(self, state: dict[str, Any], cleared: dict[bytes, Pending], removed: dict[bytes, Pending]) -> None:
         """Add to the ledger what removals have reached since the last commit (stages.py)."""
@@ -271,7 +294,7 @@ class WriteSession:
         if grown:
             self._rows.grow(before["slots"] + grown)
             self._sync_rows()
-        self._look_before_writing()
+        self._look_before_writing(counter_ranges())
         kept = {
             "commit": self.number,
             "slots": before["slots"] + grown,
@@ -314,34 +337,8 @@ class WriteSession:
     def _doubt(self, committing: bool) -> None:
         self._in_doubt = committing
 
-    def _apply(self, txn: lmdb.Transaction, plan: _Plan) -> None:
-        databases = self._generation.databases
-        for name, first, last in self._cuts:
-            _delete_range(txn, databases[name], first, last)
-        for name, key in self._deletes:
-            txn.delete(key, db=databases[name])
-        for key in plan.cleared:
-            txn.delete(key, db=databases["pending"])
-        self._claim.apply(txn, databases["reserved"], plan.written)
-        for start, count, _ in plan.cleared.values():
-            insert_range(txn, databases["reserved"], start, count)
-        if plan.grown:
-            insert_range(txn, databases["reserved"], self.snapshot.state["slots"], plan.grown)
-        for name, items in plan.puts.items():
-            with txn.cursor(db=databases[name]) as cursor:
-                cursor.putmulti(items)
-
-    def _look_before_writing(self, plan: _Plan | None = None) -> None:
-        """Raise if the LMDB transaction of a plan (or one for a larger reservation) would spread damage."""
-        everything = (b"", b"\xff" * 12)
-        ranges = {"meta": [(layout.META_STATE, layout.META_STATE)], "reserved": [everything], "pending": [everything]}
-        if plan is not None:
-            for name, first, last in self._cuts:
-                ranges.setdefault(name, []).append((first, last))
-            for name, key in self._deletes:
-                ranges.setdefault(name, []).append((key, key + b"\0"))
-            for name, items in plan.puts.items():
-                ranges.setdefault(name, []).extend((key, key) for key, _ in items)
+    def _look_before_writing(self, ranges: Ranges) -> None:
+        """Raise if an LMDB transaction that writes in these ranges would spread damage."""
         for name, wanted in ranges.items():
             self.snapshot.look_before_writing(name, sorted(wanted))
 
@@ -394,6 +391,8 @@ class WriteSession:
         lock, self._lock = self._lock, None
         try:
             if hasattr(self, "snapshot"):
+                if self.snapshot.rehearsal is not None:
+                    self.snapshot.rehearsal.close()
                 self.snapshot.close()
         finally:
             if lock is not None:
@@ -414,24 +413,3 @@ def rolled_back(store: str, commit: int, acknowledged: int) -> CorruptStore:
         f"'{store}' was rolled back: it is at commit {commit}, but commit {acknowledged} was acknowledged. Put the "
         "newest data back; if this old copy is what you want, empty the file LOCK in it"
     )
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """One commit, worked out: slots that go live, ranges that are free again, ranges that were removed, how many slots
-    the file has gained at its end, and the packed records to put."""
-
-    number: int
-    written: npt.NDArray[np.uint32]
-    cleared: dict[bytes, Pending]
-    removed: dict[bytes, Pending]
-    grown: int
-    puts: dict[str, list[tuple[bytes, bytes]]]
-
-
-def _delete_range(txn: lmdb.Transaction, database: Any, first: bytes, last: bytes) -> None:
-    with txn.cursor(db=database) as cursor:
-        there = cursor.set_range(first)
-        while there and bytes(cursor.key()) <= last:
-            cursor.delete()
-            there = bool(cursor.key())

@@ -10,9 +10,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import dynfrsdb
+from dynfrsdb_storage import layout
 from tests.cli.command import dynfrsdb as command
 from tests.cli.command import environment, on_a_terminal, start
+from tests.test_golden_stores import GOLDEN, unpacked
 
 _LOOK_AROUND = """
 import contextlib, io, json, sys
@@ -131,3 +135,22 @@ def test_a_closed_pipe_is_silent(store: Path) -> None:
     _, err = process.communicate(timeout=60)
 
     assert (process.returncode, err) == (141, "")
+
+
+@pytest.fixture
+def busy(store_dir: Path) -> Path:
+    """A store made from a table, with a hold, a waiting request, and people who must not come back."""
+    return unpacked(GOLDEN / f"format-{layout.FORMAT}.tar.xz", "people.forest", store_dir).path
+
+
+def test_info_counts_holds_waiting_requests_and_suppressed_subjects(busy: Path) -> None:
+    found = command("info", busy).data
+
+    assert [found[name] for name in ("holds", "waiting_requests", "suppression", "suppressed")] == [1, 1, "skip", 2]
+
+
+def test_info_says_in_a_line_how_a_table_is_encoded(busy: Path) -> None:
+    (line,) = (line for line in on_a_terminal("info", busy).splitlines() if "encoding" in line)
+
+    assert "target bought, id id, subject who, one-hot colour (3)" in line
+    assert command("info", busy).data["settings"]["encoding"]["columns"][1]["values"] == ["blue", "green", "red"]

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import dynfrsdb
-from tests.cli.command import COMMAND, PATIENCE, environment, start
+from tests.cli.command import COMMAND, PATIENCE, environment, on_a_terminal, start
 from tests.cli.command import dynfrsdb as command
 from tests.cli.tables import SETTINGS, people, write_csv, write_jsonl, write_text
 
@@ -140,6 +140,15 @@ def test_a_dry_run_of_adding_changes_nothing(tmp_path: Path, own: Path) -> None:
     assert (command("digest", own).data, command("ledger", own).data) == before
     with dynfrsdb.open(own) as db:
         assert db.check()
+
+
+def test_adding_shows_how_far_it_is_on_a_terminal(tmp_path: Path, own: Path) -> None:
+    more = write_csv(tmp_path / "more.csv", people(20, first=300))
+
+    shown = on_a_terminal("add", own, more, stream="stderr")
+
+    assert "reading" in shown
+    assert "changing the forest" in shown
 
 
 def test_the_same_request_adds_once_also_from_another_format(tmp_path: Path, own: Path) -> None:

@@ -83,6 +83,18 @@ def test_without_begin_each_verb_is_a_change_of_its_own(own: Path) -> None:
     assert first["hash"] != second["hash"]
 
 
+def test_receipts_are_issued_and_checked_without_naming_the_store(own: Path, tmp_path: Path) -> None:
+    file = tmp_path / "receipt.json"
+
+    ran = _typed(own, "remove --id 20", "receipt 2", f"receipt issue 2 --out {file}", f"receipt verify {file}")
+
+    removed, receipt, report = _documents(ran)
+    assert (ran.code, ran.err) == (0, "")
+    assert isinstance(receipt["entry"], dict)
+    assert (receipt["entry"]["sequence"], receipt["entry"]["hash"]) == (2, removed["hash"])
+    assert (report["ok"], report["in_ledger"]) == (True, True)
+
+
 @pytest.mark.parametrize(
     ("line", "code", "words"),
     [

@@ -114,7 +114,7 @@ def foreign(path: Path) -> None:
 def newer(path: Path) -> None:
     """A store of the format after this one."""
     with dynfrsdb.open(path, "w") as db, db._store.write() as session:
-        identity = {"format": layout.FORMAT + 1, "algorithm": 1, "uuid": bytes(16)}
+        identity = {"format": layout.FORMAT + 1, "algorithm": 1, "uuid": bytes(16), "needs": "7.5"}
         session.put("meta", layout.META_FORMAT, records.frame(identity))
         session.commit()
 
@@ -126,7 +126,7 @@ def newer(path: Path) -> None:
         (lambda path: (path / DATA).write_bytes(b"SQLite format 3\0" * 1000), "is not an LMDB 0.9 file"),
         (lambda path: (path / DATA).write_bytes(bytes(1 << 20)), "is not an LMDB 0.9 file"),
         (foreign, "is an LMDB file of something else"),
-        (newer, "has format 2 and algorithm 1, we read 1 and 1; upgrade dynfrsdb"),
+        (newer, "; install dynfrsdb 7.5 or newer"),
         (lambda path: (path / ROWS).write_bytes(b""), "is cut short"),
         (lambda path: (path / "CURRENT").write_bytes(b""), "names no generation"),
     ],

@@ -7,6 +7,7 @@ import shutil
 import stat
 from pathlib import Path
 
+import lmdb
 import pytest
 
 from dynfrsdb_storage import Builder, Store, create, failpoints, layout, records
@@ -186,12 +187,30 @@ def test_a_foreign_data_file_is_refused(path: Path) -> None:
         Store.open(path, writable=False)
 
 
-def test_a_newer_format_is_refused(path: Path) -> None:
+def test_a_newer_format_is_refused_whatever_else_it_changes(path: Path) -> None:
+    newer = {"format": layout.FORMAT + 1, "algorithm": 1, "uuid": bytes(16), "needs": "7.5"}
     with Store.open(path, writable=True) as store, store.write() as session:
-        session.put("meta", layout.META_FORMAT, records.frame({"format": 2, "algorithm": 1, "uuid": bytes(16)}))
+        session.put("meta", layout.META_FORMAT, records.frame(newer))
+        session.put("meta", layout.META_SETTINGS, b"in another way")
         session.commit()
+    drop(path, "queue")
 
-    with pytest.raises(UnsupportedFormat, match=r"has format 2 and algorithm 1.*upgrade dynfrsdb"):
+    with pytest.raises(UnsupportedFormat, match=rf"has format {layout.FORMAT + 1}, .*; install dynfrsdb 7\.5 or newer"):
+        Store.open(path, writable=False)
+
+
+def drop(path: Path, database: str) -> None:
+    """Take a database out of a store."""
+    with lmdb.open(str(path / "gen-0001"), max_dbs=20, map_size=0, lib_version=0) as env:
+        handle = env.open_db(database.encode(), create=False)
+        with env.begin(write=True) as txn:
+            txn.drop(handle)
+
+
+def test_a_store_that_has_lost_a_database_is_refused(path: Path) -> None:
+    drop(path, "queue")
+
+    with pytest.raises(UnsupportedFormat, match="it is an LMDB file of something else"):
         Store.open(path, writable=False)
 
 

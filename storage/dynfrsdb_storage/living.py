@@ -1,4 +1,4 @@
-"""All live samples of a snapshot, for who writes them anew: a backup, a vacuum.
+"""All live samples of a snapshot, for who writes them anew: a backup, a vacuum, a migration.
 
 What is copied is checked: the index against the counters, each row against its hash and its id. Damage ends the copy
 with an error that names it."""
@@ -12,8 +12,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dynfrsdb.errors import CorruptStore
-from dynfrsdb_storage import Snapshot, layout
+from dynfrsdb_storage import layout
+from dynfrsdb_storage.errors import CorruptStore
+from dynfrsdb_storage.read import Snapshot
 from dynfrsdb_storage.records import parse_sample
 
 ROWS_AT_ONCE = 65_536
