@@ -130,6 +130,8 @@ class _Following:
             while True:
                 try:
                     result = self.round()
+                    if result["transactions"]:
+                        options.tell_catalog(self._db.path)
                     if away:
                         note("it is back")
                     if first or any(result[name] for name in _COUNTED):

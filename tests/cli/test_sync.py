@@ -191,6 +191,24 @@ def test_watching_follows_the_source_and_waits_for_one_that_is_away(postgres_ser
     assert len(lines(receipts)) == 2
 
 
+def test_watching_tells_the_catalog(filled: Base, forest: Path, store_dir: Path) -> None:
+    url = f"sqlite:///{store_dir}/catalog.sqlite"
+    assert dynfrsdb("catalog", "register", forest, "--url", url).code == 0
+
+    given = ("--from", filled.url, "--table", "people", "--watch", "0.2")
+    with start("sync", forest, *given, env=environment(DYNFRSDB_CATALOG=url)) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        filled.delete([1])
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 130
+
+    (source,) = dynfrsdb("catalog", "sources", "--url", url).data
+    assert source["table"] == "people"
+    assert [each["removed"] for each in dynfrsdb("catalog", "ledger", "--url", url).data if each["removed"]] == [1]
+
+
 def test_ctrl_c_ends_between_transactions_and_says_what_is_committed(
     filled: Base, forest: Path, store_dir: Path
 ) -> None:
