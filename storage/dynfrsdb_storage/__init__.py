@@ -10,7 +10,7 @@ know what a tree is. Bottom-up:
     disk, pages, locks      the file system, LMDB's file before LMDB sees it, flocks
     extents                 what each byte of LMDB's file is; bytes that are nothing
     rows, env               rows.bin; LMDB with its rules
-    rehearsal               rows that are only tried
+    rehearsal, erasing      rows that are only tried; rows that are overwritten, on their way to the disk
     generation, directory   one open generation; which one is live
     retire                  a generation that is no more: overwritten, then removed
     read, slots, ledger     snapshots; places for rows; the chain of entries

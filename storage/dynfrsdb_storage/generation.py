@@ -31,6 +31,7 @@ import lmdb
 from dynfrsdb_storage import env as lmdb_env
 from dynfrsdb_storage import formats, layout, records
 from dynfrsdb_storage.disk import keep_allocated, lengthen
+from dynfrsdb_storage.erasing import Erasing
 from dynfrsdb_storage.errors import CorruptStore
 from dynfrsdb_storage.failpoints import failpoint
 from dynfrsdb_storage.guard import Guard, Keys, Known, Unsound
@@ -63,8 +64,8 @@ class Generation:
         self.pid = os.getpid()
         self.key = key
         self.users = 1
-        self.erased: set[bytes] = set()
-        """Keys of `pending` whose slots this process has zeroed and synced: the next commit may clear them."""
+        self.erasing = Erasing()
+        """Keys of `pending` whose slots this process has zeroed: once they are synced, the next commit clears them."""
         self.cleaned = False
         """Whether this process has done what its first transaction owes (write.py)."""
         self.snapshots: weakref.WeakSet[Pausable] = weakref.WeakSet()
@@ -246,6 +247,7 @@ class Generation:
                 return
             _registry.pop(self.key, None)
             self.env.close()
+            self.erasing.wait()
             if self._writer is not None:
                 self._writer.close()
             self._guard.close()

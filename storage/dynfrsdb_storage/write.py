@@ -11,7 +11,7 @@ happens:
     1. rows.bin is synced         rows of new samples lie in reserved slots: nobody looks at them yet
     2. one LMDB transaction       the moment of truth: everything becomes visible and durable at once
     3. LOCK notes the number      from here on an older store is refused as rolled back
-    4. removed rows are zeroed    if no reader could still look at them; else a later session does it
+    4. removed rows are zeroed    if no reader could still look at them; else a later session does it (erasing.py)
 
 Died before 2: the reserved slots are dirty, the next session zeroes them. Died after 2: the change stands. Died in 4:
 the slots are still on `pending`, the next session zeroes them again.
@@ -110,7 +110,7 @@ class WriteSession:
     @property
     def unerased(self) -> int:
         """How many removed rows are not overwritten yet, because a reader might still look at them."""
-        return sum(there.size for key, there in self._pending.items() if key not in self._generation.erased)
+        return sum(there.size for key, there in self._pending.items() if not self._generation.erasing.done(key))
 
     @property
     def owes(self) -> bool:
@@ -120,7 +120,7 @@ class WriteSession:
     @property
     def has_erased(self) -> bool:
         """Whether removed rows were overwritten and no commit has noted it."""
-        return any(key in self._generation.erased for key in self._pending)
+        return any(self._generation.erasing.done(key) for key in self._pending)
 
     def rehearse(self) -> None:
         """From here on write no row to the disk: nothing can be committed, only tried."""
@@ -203,7 +203,7 @@ class WriteSession:
         self._make_durable(lambda txn: plan.apply(txn, self._generation.databases), plan.number, rows_go_live=True)
         for key in plan.cleared:
             del self._pending[key]
-        self._generation.erased.difference_update(plan.cleared)
+        self._generation.erasing.forget(plan.cleared)
         self._pending.update(plan.removed)
         self._start_over()
         self._broken = ""
@@ -237,7 +237,7 @@ class WriteSession:
         number, before, state = self.number, self.snapshot.state, dict(self.state)
         written = np.unique(np.concatenate([np.empty(0, np.uint32), *self._written]))
         released = np.unique(np.concatenate([np.empty(0, np.uint32), *self._released]))
-        cleared = {key: there for key, there in self._pending.items() if key in self._generation.erased}
+        cleared = {key: there for key, there in self._pending.items() if self._generation.erasing.done(key)}
         change = int(state["sequence"])
         removed = {layout.pending_key(number, at): Pending(at, count, change) for at, count in ranges_of(released)}
         self._note_stages(state, cleared, removed)
@@ -366,7 +366,7 @@ class WriteSession:
 
     def _erase(self) -> None:
         """Zero the rows of removed samples that no reader can look at any more. A disk error leaves them for later."""
-        waiting = {key: there for key, there in self._pending.items() if key not in self._generation.erased}
+        waiting = {key: there for key, there in self._pending.items() if not self._generation.erasing.begun(key)}
         if not waiting:
             return
         oldest = min((number for _, number in self._generation.readers()), default=self.snapshot.transaction)
@@ -376,11 +376,10 @@ class WriteSession:
             for start, count, _ in ripe.values():
                 self._rows.zero(start, count)
                 failpoint("erase-middle")
-            if ripe:
-                self._rows.sync()
         except OSError:
             return
-        self._generation.erased.update(ripe)
+        if ripe:
+            self._generation.erasing.sync(ripe, self._rows.sync)
 
     def _take_back_rows(self) -> None:
         for slots in self._written:
