@@ -17,6 +17,7 @@ from dynfrsdb.catalog.tables import Base
 from dynfrsdb.errors import EntryNotFound, InvalidInput, RequestConflict, StoreNotFound
 from tests.catalog.stores import ask, everything, opened, outcomes, removals
 from tests.people import people
+from tests.test_golden_stores import GOLDEN, unpacked
 
 IN_ALL, IN_TWO = "person 50", "person 5"
 """Of all three stores, and of all but churn."""
@@ -306,3 +307,17 @@ def test_two_catalogs_know_one_person_by_different_hashes(known: Catalog, tmp_pa
 
 def test_every_table_is_looked_at_by_these_tests(known: Catalog) -> None:
     assert set(everything(known)) == set(Base.metadata.tables)
+
+
+def test_a_store_of_an_older_format_is_brought_in_and_asked_once_it_was_migrated(
+    catalog: Catalog, store_dir: Path
+) -> None:
+    path = unpacked(GOLDEN / "format-1.tar.xz", "people.forest", store_dir).path
+    registry.register(catalog, path)
+
+    before = ask(catalog, "person 12", "ticket 3")
+
+    assert before == {"people": "unreachable"}
+    assert "run 'dynfrsdb migrate" in parts(catalog, "ticket 3")["people"]["why"]
+    dynfrsdb.migrate(path)
+    assert ask(catalog, "person 12", "ticket 3")["people"] in GONE
