@@ -28,9 +28,11 @@ GRID = np.concatenate([np.linspace(0, 0.9, 10), 1 - np.geomspace(0.1, 0.001, 21)
 
 
 def environment(threads: int = 1) -> dict[str, str]:
-    """Our environment, with our import path; 0 threads: as many as there are cores."""
+    """Our environment, with our import path, and bytecode kept as that of installed packages is; 0 threads: as many as
+    there are cores."""
     path = os.pathsep.join(path for path in sys.path if path)
-    return {**os.environ, "PYTHONPATH": path, "DYNFRSDB_THREADS": str(threads)}
+    ours = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**ours, "PYTHONPATH": path, "DYNFRSDB_THREADS": str(threads)}
 
 
 def child(*arguments: str, threads: int = 1) -> dict[str, Any]:
