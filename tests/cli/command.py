@@ -52,12 +52,12 @@ def dynfrsdb(*arguments: object, **more: str) -> Ran:
     return Ran(done.returncode, done.stdout, done.stderr)
 
 
-def on_a_terminal(*arguments: object, stream: str = "stdout") -> str:
+def on_a_terminal(*arguments: object, stream: str = "stdout", **more: str) -> str:
     """What a command that succeeds shows on a terminal."""
     ours, theirs = pty.openpty()
     command = [*COMMAND, *map(str, arguments)]
     streams: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": None, stream: theirs}
-    with subprocess.Popen(command, **streams, env=environment(TERM="xterm")) as process:
+    with subprocess.Popen(command, **streams, env=environment(TERM="xterm", **more)) as process:
         os.close(theirs)
         shown = b""
         while chunk := read_terminal(ours):

@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import os
-import pty
 import shutil
 import signal
 import subprocess
@@ -20,7 +19,7 @@ import pytest
 
 import dynfrsdb
 from dynfrsdb.cli.app import run
-from tests.cli.command import COMMAND, Ran, environment
+from tests.cli.command import Ran, environment, on_a_terminal
 from tests.cli.command import dynfrsdb as in_a_process
 from tests.cli.conftest import make_store
 
@@ -142,16 +141,9 @@ def test_looking_asks_no_store_and_starts_without_the_engine(url: str) -> None:
 
 def test_a_status_on_a_terminal_is_a_table(url: str) -> None:
     command("catalog", "forget", "--subject", "person 8", "--request-id", "ticket 8", "--url", url)
-    ours, theirs = pty.openpty()
-    arguments = ["catalog", "status", "ticket 8", "--url", url]
-    with subprocess.Popen(
-        [*COMMAND, *arguments], stdout=theirs, env=environment(TERM="xterm", COLUMNS="200")
-    ) as process:
-        os.close(theirs)
-        shown = os.read(ours, 65536).decode()
-    os.close(ours)
 
-    assert process.returncode == 0
+    shown = on_a_terminal("catalog", "status", "ticket 8", "--url", url, COLUMNS="200")
+
     assert "fraud.forest" in shown
     assert "{" not in shown
 
