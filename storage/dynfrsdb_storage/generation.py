@@ -140,19 +140,21 @@ class Generation:
             if not (self.writable and database in _COUNTED) or self._guard.has_long(known, database):
                 self._guard.look(known, database, first, last)
 
-    def look_for_long(self, known: Known, database: str, keys: Keys) -> None:
-        """Before somebody gets values: raise if the length of a long one is damaged. Looks at nothing where there are
-        none: a short one cannot lead out of its page."""
-        if known.trees is not None and not self._guard.has_long(known, database):
+    def look_for(self, known: Known, database: str, keys: Keys) -> None:
+        """Before somebody gets values: raise if the length of a long one is damaged. Where there are none, a handle
+        that only reads looks at branches, one that writes at nothing: a short value cannot lead out of its page."""
+        if self.writable and known.trees is not None and not self._guard.has_long(known, database):
             return
         with self._guarded(database):
             if self._guard.has_long(known, database):
                 self._guard.look_for(known, database, keys)
+            elif not self.writable:
+                self._guard.look_at_branches(known, database, keys)
 
-    def look_around_long(self, known: Known, database: str, keys: Keys) -> None:
-        """Like `look_for_long`, for who may take a neighbour of one of `keys`."""
+    def look_around(self, known: Known, database: str, keys: Keys) -> None:
+        """Like `look_for`, for who may take a neighbour of one of `keys`."""
         with self._guarded(database):
-            for key in keys if self._guard.has_long(known, database) else ():
+            for key in keys if not self.writable or self._guard.has_long(known, database) else ():
                 self._guard.look(known, database, key, key)
 
     def look_before_writing(self, known: Known, database: str, ranges: Iterable[tuple[bytes, bytes]]) -> None:
@@ -287,7 +289,7 @@ class Generation:
     def _read_meta(self, key: bytes) -> dict[str, Any]:
         txn, known = self.begin()
         with self.translating(), txn:
-            self.look_for_long(known, "meta", [key])
+            self.look_for(known, "meta", [key])
             value = txn.get(key, db=self.databases["meta"])
         payload = None if value is None else records.unpack("meta", key, bytes(value))
         if payload is None:

@@ -1,17 +1,18 @@
 """Looking at LMDB's pages before LMDB walks over them.
 
-py-lmdb's LMDB checks the pages that a search goes down through. Three things it leaves unchecked:
+py-lmdb's LMDB checks the pages that a search goes down through. Four things it leaves unchecked:
 
+    a branch on the way that has lost all records but one                      an assertion ends the process
     a step to a neighbouring leaf that is not the kind of page it should be    an assertion ends the process
     the last records of a page, hidden by a damaged header                     nobody notices
     the length of a value that has pages of its own                            read behind the file's end: SIGBUS
 
-A reading process must survive and notice all three. So before anybody walks, says that a key is not there, or gets a
-value that may be a long one, the pages on the way are read as plain bytes and held against what every sound page
-fulfils:
+A reading process must survive and notice all four. So before it gets a value, the headers of the branches on the way
+are looked at; and before anybody walks, says that a key is not there, or gets a value that may be a long one, all pages
+on the way are read as plain bytes and held against what every sound page fulfils:
 
     its own number in its header; a branch above the tree's depth, a leaf at it
-    16 <= lower <= upper <= page size; at least one record
+    16 <= lower <= upper <= page size; at least one record, in a branch two
     each record within the page, and all of them together exactly what lies behind `upper`
     keys ascending, and between those that the branch above has for this page and the next
     a long value has exactly the pages that its length takes, and they are in the file
@@ -49,6 +50,8 @@ _NODE = struct.Struct("<HHHH")
 _OFFSET = struct.Struct("<H")
 _NO_PAGE = 0xFFFFFFFFFFFFFFFF
 _BRANCH, _LEAF, _LONG = 1, 2, 4
+_FEWEST = {_BRANCH: 2, _LEAF: 1}
+"""Records that a page of each kind has at least."""
 _BIG, _SUBTREE = 1, 2
 
 Branch = tuple[list[bytes], list[int]]
@@ -137,6 +140,19 @@ class Guard:
             if not _covers(seen, key, key):
                 seen = self._descend(known, tree, key)
 
+    def look_at_branches(self, known: Known, database: str, keys: Keys) -> None:
+        """Raise Unsound if a search for one of `keys` meets a branch whose header is bad."""
+        tree = self.tree(known, database)
+        if tree is None or tree.depth == 1:
+            return
+        seen: Range = b"", b""  # by the lowest branch that was looked at last
+        for key in keys:
+            if not _covers(seen, key, key):
+                number, seen = tree.root, _EVERYTHING
+                for _ in range(tree.depth - 2):
+                    number, seen = self._below(known, number, seen, key)
+                self._header_of_branch(known, number)
+
     def look_before_writing(self, known: Known, database: str, ranges: Iterable[tuple[bytes, bytes]]) -> None:
         """Raise Unsound if a write to keys in sorted (first, last) ranges would change a page whose header is bad.
 
@@ -202,20 +218,32 @@ class Guard:
         at the whole leaf."""
         number, bounds = tree.root, _EVERYTHING
         for _ in range(tree.depth - 1):
-            page = known.pages.get(number)
-            if page is None:
-                page = known.pages[number] = self._page(number, known.last_page)
-            at, count = _search(page, number, key)
-            for i in range(max(at - 1, 0), min(at + 2, count)) if joining else ():
-                self._page(_child(page, number, i)[1], known.last_page, PAGE_HEADER)
-            above = _child(page, number, at + 1)[0] if at + 1 < count else bounds[1]
-            low, number = _child(page, number, at)
-            bounds = low if at else bounds[0], above
+            number, bounds = self._below(known, number, bounds, key, joining)
         if tree.long_pages:
             self._look_at_leaf(known, number, bounds)
         else:
             self._page(number, known.last_page, PAGE_HEADER)
         return bounds
+
+    def _below(self, known: Known, number: int, bounds: Range, key: bytes, joining: bool = False) -> tuple[int, Range]:
+        """The child of a branch that LMDB's search for `key` takes, and its bounds; the headers of its neighbours are
+        looked at, too, if pages may be joined."""
+        page = self._header_of_branch(known, number)
+        at, count = _search(page, number, key)
+        for i in range(max(at - 1, 0), min(at + 2, count)) if joining else ():
+            self._page(_child(page, number, i)[1], known.last_page, PAGE_HEADER)
+        above = _child(page, number, at + 1)[0] if at + 1 < count else bounds[1]
+        low, child = _child(page, number, at)
+        return child, (low if at else bounds[0], above)
+
+    def _header_of_branch(self, known: Known, number: int) -> bytes:
+        """A branch of which only the header was looked at."""
+        page = known.pages.get(number)
+        if page is None:
+            page = known.pages[number] = self._page(number, known.last_page)
+            if not page[10] & _BRANCH:
+                raise Unsound(f"page {number} is no branch")
+        return page
 
     def _trees(self, known: Known) -> dict[bytes, Tree]:
         """All sub-databases; they fit one page."""
@@ -293,9 +321,9 @@ class Guard:
         own, _, flags, lower, upper = _HEADER.unpack_from(page)
         if (
             own != number
-            or flags not in (_BRANCH, _LEAF)
+            or flags not in _FEWEST
             or lower % 2
-            or not PAGE_HEADER < lower <= upper <= PAGE_BYTES
+            or not PAGE_HEADER + 2 * _FEWEST[flags] <= lower <= upper <= PAGE_BYTES
         ):
             raise Unsound(f"page {number} has a bad header")
         return page
@@ -303,8 +331,6 @@ class Guard:
 
 def _search(page: bytes, number: int, key: bytes) -> tuple[int, int]:
     """Which child of a branch LMDB's search for `key` takes, step by step as LMDB does it, and how many there are."""
-    if not page[10] & _BRANCH:
-        raise Unsound(f"page {number} is no branch")
     count = (_HEADER.unpack_from(page)[3] - PAGE_HEADER) // 2
     low, high = 1, count - 1
     while low <= high:

@@ -107,7 +107,7 @@ class Snapshot:
         found: list[bytes | None] = []
         loaded, keys = 0, list(keys)
         self._check_process()
-        self.generation.look_for_long(self._known, database, keys)
+        self.generation.look_for(self._known, database, keys)
         with self._lock:
             get, handle = self._live().get, self.generation.databases[database]
             try:
@@ -158,7 +158,7 @@ class Snapshot:
         found: list[tuple[bytes, bytes] | None] = []
         self._check_process()
         keys = list(keys)
-        self.generation.look_around_long(self._known, database, keys)
+        self.generation.look_around(self._known, database, keys)
         with self._lock:
             try:
                 with self._live().cursor(db=self.generation.databases[database]) as cursor:
