@@ -43,11 +43,11 @@ from dynfrsdb_engine.records import SPLIT
 from dynfrsdb_engine.recount import (
     FINE,
     LOST,
+    Below,
     Bench,
     apply_totals,
     bench_at,
     foresee,
-    no_samples,
     recount,
     recount_target,
     samples_below,
@@ -147,7 +147,8 @@ def update_split(spec: Spec, w: Working, rows: Rows, ops: Ops, item: Record, row
         scan = False
     else:
         scan = foresee(spec, w, ops, a, b, row, bench.foresight)
-    below = no_samples()
+    nothing = bench.nothing
+    below = Below(nothing.slots, nothing.y, nothing.column, nothing.places)
     if scan:
         if not all_below(w, node.point):
             item.need = NEED_LISTS

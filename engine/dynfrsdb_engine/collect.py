@@ -136,8 +136,8 @@ def free_below(w: Working, root: int) -> None:
 
 @inner
 def edit_list(ops: Ops, a: int, b: int, slots: npt.NDArray[np.uint32], n: int) -> int:
-    """Take removed slots out of the first `n` of `slots`, append added ones, sort; returns the new size, -1 if one was
-    not there.
+    """Take removed slots out of the first `n` of `slots` and append added ones; returns the new size, -1 if one was not
+    there.
 
     `slots` needs room for those that are added.
     """
@@ -167,6 +167,13 @@ def edit_list(ops: Ops, a: int, b: int, slots: npt.NDArray[np.uint32], n: int) -
         if ops.sign[ops.order[i]] > 0:
             slots[kept] = ops.slots[ops.order[i]]
             kept += 1
+    return kept
+
+
+@inner
+def edit_sorted(ops: Ops, a: int, b: int, slots: npt.NDArray[np.uint32], n: int) -> int:
+    """As `edit_list`; the slots are in order afterwards."""
+    kept = edit_list(ops, a, b, slots, n)
     sort(slots, kept)
     return kept
 
@@ -247,7 +254,7 @@ def void(spec: Spec, w: Working, ops: Ops, row: int, a: int, b: int, leaf: bool)
     at, tree, path, parent, stamp = node.point, node.tree, node.path, node.parent, node.stamp
     start = w.top[TOP_LIST]
     slots = w.lists[start:]
-    n = edit_list(ops, a, b, slots, gather_below(w, at, slots))
+    n = edit_sorted(ops, a, b, slots, gather_below(w, at, slots))
     if n < 0:
         return -1
     point = w.points[at]

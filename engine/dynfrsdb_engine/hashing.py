@@ -15,7 +15,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from dynfrsdb_engine.intervals import sort
 from dynfrsdb_engine.kernel import inner, kernel
+from dynfrsdb_engine.local import local_floats
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 MIX_A = np.uint64(0xBF58476D1CE4E5B9)
@@ -73,27 +75,11 @@ def threshold(word: np.uint64, lo: float, hi: float) -> float:
 
 @inner
 def thresholds(node_hash: np.uint64, feature: int, lo: float, hi: float, out: npt.NDArray[np.float32]) -> None:
-    """Fill `out` with the thresholds of one candidate, ascending; each leaves a sample on both sides.
-
-    Hashes are spread evenly, so one pass by their leading bits brings each near its place.
-    """
-    h, s = step(node_hash, np.uint64(feature)), out.size
-    words, ends = np.empty(s, np.uint64), np.zeros(s + 1, np.int64)
-    for i in range(s):
-        words[i] = step(h, np.uint64(i))
-        ends[below(words[i], s) + 1] += 1
-    for i in range(s):
-        ends[i + 1] += ends[i]
-    for i in range(s):
-        place = below(words[i], s)
-        out[ends[place]] = threshold(words[i], lo, hi)
-        ends[place] += 1
-    for i in range(1, s):
-        w, j = out[i], i
-        while j > 0 and out[j - 1] > w:
-            out[j] = out[j - 1]
-            j -= 1
-        out[j] = w
+    """Fill `out` with the thresholds of one candidate, ascending; each leaves a sample on both sides."""
+    h, drawn = step(node_hash, np.uint64(feature)), local_floats()
+    for i in range(out.size):
+        drawn[i] = threshold(step(h, np.uint64(i)), lo, hi)
+    sort(drawn[: out.size], out)
 
 
 @kernel

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from dynfrsdb_engine.collect import NOT_A_LEAF, Ops, edit_list, make_bucket, make_list, write_leaf
+from dynfrsdb_engine.collect import NOT_A_LEAF, Ops, edit_sorted, make_bucket, make_list, write_leaf
 from dynfrsdb_engine.grow import depth_of
 from dynfrsdb_engine.install import leaf_totals
 from dynfrsdb_engine.kernel import Record, inner
@@ -111,7 +111,7 @@ def visit_bucket(spec: Spec, w: Working, rows: Rows, ops: Ops, item: Record, sta
     at = w.top[TOP_LIST]
     slots = w.lists[at:]
     copy(w.slots[row], ZERO, bucket.n, slots, ZERO)
-    n = edit_list(ops, item.start, item.end, slots, bucket.n)
+    n = edit_sorted(ops, item.start, item.end, slots, bucket.n)
     if n < 0:
         return MISPLACED
     leaf = point.feature == LEAF_POINT
@@ -177,7 +177,7 @@ def visit_list(spec: Spec, w: Working, rows: Rows, ops: Ops, item: Record, stamp
     slots = w.lists[at:]
     if node.list_at >= 0:
         copy(w.lists, node.list_at, head.n, slots, ZERO)
-        if edit_list(ops, item.start, item.end, slots, head.n) != n:
+        if edit_sorted(ops, item.start, item.end, slots, head.n) != n:
             return MISPLACED
         leaf = leaf and (sure or still_leaf(spec, rows, slots[:n]))
     was_tagged, parent, tree, path = node.kind == TAG, node.parent, node.tree, node.path

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from dynfrsdb_engine.collect import Ops, edit_list, gather_below
 from dynfrsdb_engine.hashing import ORDER, place, restore, step, thresholds
+from dynfrsdb_engine.intervals import interval
 from dynfrsdb_engine.kernel import Record, inlined, inner
 from dynfrsdb_engine.reference import Layout
 from dynfrsdb_engine.rows import FIRST_FEATURE, Rows, intact
@@ -28,7 +29,6 @@ from dynfrsdb_engine.search import (
     Stats,
     count_candidate,
     count_totals,
-    interval,
     make_scratch,
     make_stats,
     zero,
@@ -54,20 +54,23 @@ class Foresight(NamedTuple):
     place: npt.NDArray[np.int32]
 
 
+class Below(NamedTuple):
+    """The samples below a node after the change, in any order, gathered for recounting; empty if no recount is
+    needed."""
+
+    slots: npt.NDArray[np.uint32]
+    y: npt.NDArray[np.int64]
+    column: npt.NDArray[np.float32]
+    places: npt.NDArray[np.int32]
+
+
 class Bench(NamedTuple):
     """Everything `recount` works with beside the node; made once and lent to every change."""
 
     foresight: Foresight
     scratch: Scratch
     spare: Stats
-
-
-class Below(NamedTuple):
-    """The samples below a node after the change, gathered for recounting; empty if no recount is needed."""
-
-    slots: npt.NDArray[np.uint32]
-    y: npt.NDArray[np.int64]
-    column: npt.NDArray[np.float32]
+    nothing: Below
 
 
 def make_bench(spec: Spec) -> Bench:
@@ -81,7 +84,8 @@ def make_bench(spec: Spec) -> Bench:
         np.zeros(3, np.int64),
         np.full(d, NEW, np.int32),
     )
-    return Bench(foresight, make_scratch(spec, 1), make_stats(spec, 1))
+    nothing = Below(np.empty(0, np.uint32), np.empty(0, np.int64), np.empty(0, np.float32), np.empty(0, np.int32))
+    return Bench(foresight, make_scratch(spec, 1), make_stats(spec, 1), nothing)
 
 
 BENCH = Layout(make_bench(EXAMPLE))
@@ -163,7 +167,7 @@ def samples_below(w: Working, rows: Rows, ops: Ops, a: int, b: int, row: int) ->
     slots = w.lists[w.top[TOP_LIST] :]
     n = edit_list(ops, a, b, slots, gather_below(w, w.nodes[row].point, slots))
     size = max(n, 0)
-    below = Below(slots[:size], np.empty(size, np.int64), np.empty(size, np.float32))
+    below = Below(slots[:size], np.empty(size, np.int64), np.empty(size, np.float32), np.empty(size, np.int32))
     if n < 0:
         return LOST, below
     for i in range(n):
@@ -172,12 +176,6 @@ def samples_below(w: Working, rows: Rows, ops: Ops, a: int, b: int, row: int) ->
             return BAD_ROW, below
         below.y[i] = np.int64(rows.words[slot, 2])
     return FINE, below
-
-
-@inner
-def no_samples() -> Below:
-    """Stands for samples that are not needed."""
-    return Below(np.empty(0, np.uint32), np.empty(0, np.int64), np.empty(0, np.float32))
 
 
 @inner
@@ -219,7 +217,7 @@ def recount_candidate(
     candidate.lo, candidate.hi = lo, hi
     if lo == hi:
         return False
-    count_candidate(classes, node_hash, below.column, below.y, stats, row, c)
+    count_candidate(classes, node_hash, below.column, below.y, below.places, stats, row, c)
     return True
 
 

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dynfrsdb_engine.kernel import inner, kernel
+from dynfrsdb_engine.local import local_doubles
 
 GINI, ENTROPY, SQUARED_ERROR = 0, 1, 2
 U0, U1, U32, U63 = np.uint64(0), np.uint64(1), np.uint64(32), np.uint64(63)
@@ -100,26 +101,29 @@ def best_gini(
 
 @inner
 def best_gini_of_two(
-    counts: npt.NDArray[np.int64], totals: npt.NDArray[np.int64], n: int, limit: float
+    counts: npt.NDArray[np.int64], totals: npt.NDArray[np.int64], limit: float
 ) -> tuple[float, int, int]:
-    """As `best_gini`, for two classes: the same numbers, in registers, three times as fast."""
-    best, cut, at = limit, -1, 0
-    left_0, left_1 = np.int64(0), np.int64(0)
+    """As `best_gini`, for two classes: the same numbers, four thresholds to an instruction.
+
+    (a + b)^2 - a^2 - b^2 is 2ab, and a product of integers rounds to the same double whether it is rounded before or
+    after it becomes one. Both sides of a threshold hold a sample.
+    """
+    zeros, ones, scores = local_doubles(), local_doubles(), local_doubles()
+    zero, one = np.int64(0), np.int64(0)
     for j in range(counts.shape[0]):
-        here_0, here_1 = counts[j, 0], counts[j, 1]
-        if here_0 + here_1 == 0:
-            continue
-        left_0 += here_0
-        left_1 += here_1
-        right_0, right_1 = totals[0] - left_0, totals[1] - left_1
-        n_left = left_0 + left_1
-        n_right = n - n_left
-        a = n_left * n_left - left_0 * left_0 - left_1 * left_1
-        b = n_right * n_right - right_0 * right_0 - right_1 * right_1
-        score = np.float64(a) / n_left + np.float64(b) / n_right
-        if score < best:
-            best, cut, at = score, j, n_left
-    return best, cut, at
+        zero += counts[j, 0]
+        one += counts[j, 1]
+        zeros[j], ones[j] = np.float64(zero), np.float64(one)
+    all_zeros, all_ones = np.float64(totals[0]), np.float64(totals[1])
+    for j in range(counts.shape[0]):
+        a, b = zeros[j], ones[j]
+        c, d = all_zeros - a, all_ones - b
+        scores[j] = 2.0 * a * b / (a + b) + 2.0 * c * d / (c + d)
+    best, cut = limit, -1
+    for j in range(counts.shape[0]):
+        if scores[j] < best:
+            best, cut = scores[j], j
+    return best, cut, np.int64(zeros[cut] + ones[cut]) if cut >= 0 else 0
 
 
 @inner
@@ -190,7 +194,7 @@ def best_split(
     low, whole, high = np.inf, np.int64(0x7FFFFFFFFFFFFFFF), -1.0
     for c in range(m):
         if criterion == GINI and totals.size == 2:
-            low, j, size = best_gini_of_two(counts[c], totals, n, low)
+            low, j, size = best_gini_of_two(counts[c], totals, low)
         elif criterion == GINI:
             low, j, size = best_gini(counts[c], totals, n, low, left)
         elif criterion == ENTROPY:
