@@ -10,6 +10,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import islice
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -19,7 +20,7 @@ import numpy.typing as npt
 
 from dynfrsdb.inputs import LAST_ID, refuse_too_much
 from dynfrsdb.receipt import now
-from dynfrsdb.secrets import HASH_BYTES, Secrets
+from dynfrsdb.secrets import HASH_BYTES, MODULUS, Secrets
 from dynfrsdb.settings import Settings
 from dynfrsdb.shelf import Pair, growth_pairs
 from dynfrsdb.view import spec_of
@@ -86,11 +87,10 @@ def build(
 
 def _fill(builder: Builder, settings: Settings, training: Training, report: Progress, said: Mapping[str, Any]) -> None:
     _write_samples(builder, training, report)
-    secrets = Secrets(settings)
-    digest = secrets.samples(training.ids, training.y, training.X).to_bytes(16, "little")
-    builder.state["digest"] = digest
     spec = spec_of(settings)
-    write_trees(builder, spec, training.ids, report)
+    with _samples_digest(settings, training) as digested:
+        write_trees(builder, spec, training.ids, report)
+        digest = builder.state["digest"] = digested()
     builder.append_ledger(
         {
             "time": now(),
@@ -109,6 +109,18 @@ def _fill(builder: Builder, settings: Settings, training: Training, report: Prog
             **said,
         }
     )
+
+
+@contextmanager
+def _samples_digest(settings: Settings, training: Training) -> Iterator[Callable[[], bytes]]:
+    """Make the digest of the sample set in a thread, which has time for it while kernels grow trees."""
+    samples, beside = Secrets(settings).samples, ThreadPoolExecutor(1)
+    parts = (slice(start, start + ROWS_AT_ONCE) for start in range(0, training.ids.size, ROWS_AT_ONCE))
+    hashed = [beside.submit(samples, training.ids[part], training.y[part], training.X[part]) for part in parts]
+    try:
+        yield lambda: (sum(part.result() for part in hashed) % MODULUS).to_bytes(HASH_BYTES, "little")
+    finally:
+        beside.shutdown(cancel_futures=True)
 
 
 def write_trees(builder: Builder | Successor, spec: Spec, ids: npt.NDArray[np.uint64], report: Progress) -> None:
@@ -149,10 +161,12 @@ def _write_samples(builder: Builder, training: Training, report: Progress) -> No
 
 
 def _sample_records(training: Training, part: slice) -> Iterator[tuple[bytes, bytes]]:
-    hashes = training.subjects[part].tobytes()
-    for place, key in enumerate(layout.id_keys(training.ids[part])):
-        subject = hashes[HASH_BYTES * place : HASH_BYTES * (place + 1)]
-        yield key, (part.start + place).to_bytes(4, "little") + (subject if any(subject) else b"")
+    keys, slots = layout.id_keys(training.ids[part]), np.arange(part.start, part.stop, dtype="<u4").tobytes()
+    places = (slots[at : at + 4] for at in range(0, len(slots), 4))
+    if not len(training.subjects):
+        return zip(keys, places, strict=True)
+    hashes = (line.tobytes() if line.any() else b"" for line in training.subjects[part])
+    return ((key, place + subject) for key, place, subject in zip(keys, places, hashes, strict=True))
 
 
 def _subject_keys(training: Training) -> Iterator[bytes]:
