@@ -16,8 +16,10 @@ alike:
 What happens where samples are listed, in buckets and long lists, is told in `lists`.
 
 A visit either happens as a whole or not at all. If it needs a record that is not in memory it waits: the item goes to
-`waiting`, the caller brings what is missing and calls again. If an array has no room left, the kernel returns FULL
-with the item back on the stack."""
+`waiting`, the caller brings what is missing and calls again. If an array has no room left, the kernel returns with the
+item still to be done.
+
+Trees are walked level by level, all at once: what the next items need is on its way from memory while one is done."""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dynfrsdb_engine.collect import Ops, all_below, void
-from dynfrsdb_engine.grow import IN_HAND, LEFT, RIGHT, take_out
+from dynfrsdb_engine.grow import LEFT, RIGHT
 from dynfrsdb_engine.kernel import Record, inlined, inner, kernel
 from dynfrsdb_engine.lists import (
     MISPLACED,
@@ -39,6 +41,7 @@ from dynfrsdb_engine.lists import (
     visit_bucket,
     visit_list,
 )
+from dynfrsdb_engine.prefetch import bring_row
 from dynfrsdb_engine.records import SPLIT
 from dynfrsdb_engine.recount import (
     FINE,
@@ -63,6 +66,7 @@ from dynfrsdb_engine.working import (
     FREE_BUCKET,
     FREE_NODE,
     MISSING,
+    NOBODY,
     TOP_BUCKET,
     TOP_LEAF,
     TOP_LIST,
@@ -78,9 +82,13 @@ CHANGE = np.dtype(
 )
 VISIT, VOID, VOID_LEAF = 0, 1, 2
 """What to do at an item's point: visit it, or replace it by its samples, as a tag or as a leaf."""
-VISITED, VOIDED, RESPLIT = 2, 3, 4
-"""In `fill`, behind the heights of the two stacks: nodes visited, nodes voided, nodes whose best split is another."""
-WORK, WAITING, GONE, COME = (np.int64(v) for v in (0, 1, -1, 1))
+NOW, THEN, TURN, AT, WAITING, VISITED, VOIDED, RESPLIT = range(8)
+"""In `fill`: items of this level and of the next, which of the two queues is this level's and how far it is done, items
+that wait; nodes visited, nodes voided, nodes whose best split is another."""
+FILL = 8
+GONE, COME = np.int64(-1), np.int64(1)
+SOON, LATER = 3, 6
+"""How many items ahead statistics and points are asked for."""
 
 
 @inner
@@ -126,10 +134,10 @@ def part_ops(ops: Ops, a: int, b: int, feature: int, old_cut: float, new_cut: fl
 
 
 @inner
-def put_item(items: npt.NDArray[np.void], fill: npt.NDArray[np.int64], stack: int, item: Record) -> None:
-    """Put a copy of `item` on the stack of work (0) or of waiting items (1)."""
-    items[fill[stack]] = item
-    fill[stack] += 1
+def put_item(items: npt.NDArray[np.void], fill: npt.NDArray[np.int64], count: int, item: Record) -> None:
+    """Put a copy of `item` behind those of the next level (THEN), or those that wait (WAITING)."""
+    items[fill[count]] = item
+    fill[count] += 1
 
 
 @inlined
@@ -182,17 +190,17 @@ def visit_split(
     item: Record,
     stamp: int,
     bench: Bench,
-    items: npt.NDArray[np.void],
+    then: npt.NDArray[np.void],
     fill: npt.NDArray[np.int64],
 ) -> int:
-    """Visit a split and put its children, or the order to void it, on the stack."""
+    """Visit a split and put its children, or the order to void it, on the next level."""
     point = w.points[item.point]
     row = np.int64(point.owner)
     status = update_split(spec, w, rows, ops, item, row, stamp, bench)
     if status != OVER:
         return status
     if item.task != VISIT:
-        put_item(items, fill, WORK, item)
+        put_item(then, fill, THEN, item)
         return OVER
     a, b = item.start, item.end
     head, stats = w.stats.head[row], w.stats
@@ -206,13 +214,13 @@ def visit_split(
         fill[RESPLIT] += 1
     if feature != point.feature or (new_cut != point.cut and old_left != new_left):
         item.task = VOID
-        put_item(items, fill, WORK, item)
+        put_item(then, fill, THEN, item)
         return OVER
     head.best, head.cut, head.n_left = best, cut, n_left
     middle = part_ops(ops, a, b, feature, point.cut, new_cut)
     point.cut = new_cut
-    push_child(w, item, LEFT, a, middle, items, fill)
-    push_child(w, item, RIGHT, middle, b, items, fill)
+    push_child(w, item, LEFT, a, middle, then, fill)
+    push_child(w, item, RIGHT, middle, b, then, fill)
     return OVER
 
 
@@ -223,18 +231,18 @@ def push_child(
     right: int,
     start: int,
     end: int,
-    items: npt.NDArray[np.void],
+    then: npt.NDArray[np.void],
     fill: npt.NDArray[np.int64],
 ) -> None:
-    """Put one child on the stack if any sample of it changes."""
+    """Put one child on the next level if any sample of it changes."""
     if start == end:
         return
-    item = items[fill[0]]
+    item = then[fill[THEN]]
     item.path = parent.path * np.uint64(2) + np.uint64(right)
     item.start, item.end = start, end
     item.point = w.points[parent.point].child + right
     item.tree, item.task, item.need = parent.tree, VISIT, 0
-    fill[0] += 1
+    fill[THEN] += 1
 
 
 @inner
@@ -261,7 +269,7 @@ def do_item(
     item: Record,
     stamp: int,
     bench: Bench,
-    items: npt.NDArray[np.void],
+    then: npt.NDArray[np.void],
     fill: npt.NDArray[np.int64],
 ) -> int:
     """Do what one item asks for, as a whole or not at all."""
@@ -288,13 +296,32 @@ def do_item(
     else:
         parent = w.nodes[point.owner].parent
         if w.nodes[point.owner].kind == SPLIT:
-            status = visit_split(spec, w, rows, ops, item, stamp, bench, items, fill)
+            status = visit_split(spec, w, rows, ops, item, stamp, bench, then, fill)
         else:
             status = visit_list(spec, w, rows, ops, item, stamp, bench)
     if status == OVER:
         fill[VISITED] += 1
         tell_parent(w, ops, item, parent, stamp)
     return status
+
+
+@inner
+def look_ahead(w: Working, now: npt.NDArray[np.void], at: int, end: int) -> None:
+    """Ask for what the items behind `at` will need."""
+    if at + LATER < end:
+        bring_row(w.points, now[at + LATER].point)
+    if at + SOON < end:
+        owner = np.int64(w.points[now[at + SOON].point].owner)
+        if owner >= 0:
+            bring_row(w.nodes, owner)
+            bring_row(w.stats.head, owner)
+            bring_row(w.stats.totals, owner)
+            bring_row(w.stats.cand, owner)
+            bring_row(w.stats.cuts, owner)
+            bring_row(w.stats.counts, owner)
+        elif owner < NOBODY:
+            bring_row(w.buckets, -2 - owner)
+            bring_row(w.slots, -2 - owner)
 
 
 @kernel
@@ -305,38 +332,44 @@ def change(
     rows: Rows,
     ops: Ops,
     stamp: int,
-    stacks: tuple[npt.NDArray[np.void], npt.NDArray[np.void]],
+    queues: tuple[npt.NDArray[np.void], npt.NDArray[np.void]],
+    waiting: npt.NDArray[np.void],
     fill: npt.NDArray[np.int64],
 ) -> int:
-    """Work off `stacks[0]`.
+    """Work off the two `queues` in turns.
 
-    Items that need something end on `stacks[1]`. On MISPLACED or ROTTEN the item is on top of `stacks[0]`.
+    Items that need something end in `waiting`. On NO_ROOM, MISPLACED or ROTTEN the item in hand is
+    `queues[fill[TURN]][fill[AT]]`.
     """
     spec, w, bench = spec_at(spec_address), working_at(w_address), bench_at(bench_address)
     rows, ops = refer(rows), refer(ops)
-    items, waiting = stacks
-    while fill[0] > 0:
-        fill[0] -= 1
-        item = take_out(items, fill[0], IN_HAND)
-        status = do_item(spec, w, rows, ops, item, stamp, bench, items, fill)
-        if status == WAIT:
-            put_item(waiting, fill, WAITING, item)
-        elif status != OVER:
-            put_item(items, fill, WORK, item)
-            return status
-    return WAIT if fill[1] > 0 else OVER
+    while fill[NOW] > 0:
+        now, then = queues
+        if fill[TURN]:
+            then, now = queues
+        while fill[AT] < fill[NOW]:
+            look_ahead(w, now, fill[AT], fill[NOW])
+            item = now[fill[AT]]
+            status = do_item(spec, w, rows, ops, item, stamp, bench, then, fill)
+            if status == WAIT:
+                put_item(waiting, fill, WAITING, item)
+            elif status != OVER:
+                return status
+            fill[AT] += 1
+        fill[NOW], fill[THEN], fill[AT], fill[TURN] = fill[THEN], 0, 0, 1 - fill[TURN]
+    return WAIT if fill[WAITING] > 0 else OVER
 
 
 @kernel
-def start_items(starts: npt.NDArray[np.int64], items: npt.NDArray[np.void], fill: npt.NDArray[np.int64]) -> None:
-    """Put the root of every tree that changes on the stack.
+def start_items(starts: npt.NDArray[np.int64], now: npt.NDArray[np.void], fill: npt.NDArray[np.int64]) -> None:
+    """Begin with the root of every tree that changes.
 
     Tree t changes by ops starts[t] .. starts[t + 1] of the order.
     """
     for t in range(starts.size - 1):
         if starts[t] == starts[t + 1]:
             continue
-        item = items[fill[0]]
+        item = now[fill[NOW]]
         item.path, item.start, item.end = np.uint64(1), starts[t], starts[t + 1]
         item.point, item.tree, item.task, item.need = t, t, VISIT, 0
-        fill[0] += 1
+        fill[NOW] += 1

@@ -396,25 +396,25 @@ class Forest:
         order = np.empty(samples.ids.size * self.spec.occupancy, np.int32)
         spread(self.spec.occupancy_key, samples.ids, self.spec.occupancy, starts, order)
         ops = Ops(samples.X, samples.y, samples.slots, samples.sign, order)
-        items = np.zeros(self.spec.trees + 256, changes.CHANGE)
-        waiting = np.zeros(order.size + 1, changes.CHANGE)
-        fill = np.zeros(5, np.int64)
-        changes.start_items(starts, items, fill)
-        trees, tagged = int(fill[0]), int(self.w.top[TAGGINGS])
+        queues = np.empty(order.size, changes.CHANGE), np.empty(order.size, changes.CHANGE)
+        waiting, fill = np.empty(order.size, changes.CHANGE), np.zeros(changes.FILL, np.int64)
+        changes.start_items(starts, queues[0], fill)
+        trees, tagged = int(fill[changes.NOW]), int(self.w.top[TAGGINGS])
         self.w = ensure(self.w, nodes=8, buckets=8, leaves=64, edits=min(order.size, 1024) + 1, cleared=64)
         while True:
             held = (self._spec.address, self._working.address, self._bench.address)
-            status = changes.change(*held, self.rows, ops, stamp, (items, waiting), fill)
+            status = changes.change(*held, self.rows, ops, stamp, queues, waiting, fill)
             if status == OVER:
                 made = int(self.w.top[TAGGINGS]) - tagged
                 visited, voided, resplit = (int(fill[i]) for i in (changes.VISITED, changes.VOIDED, changes.RESPLIT))
                 return Effect(trees, visited, voided, made, resplit)
-            if status == NO_ROOM:
-                self._make_room(items[fill[0] - 1])
-            elif status == WAIT:
-                items = self._satisfy(waiting[: fill[1]], items, fill)
-            else:
-                self._complain(status, items[fill[0] - 1])
+            if status == WAIT:
+                self._satisfy(waiting[: fill[changes.WAITING]], queues[0], fill)
+                continue
+            item = queues[fill[changes.TURN]][fill[changes.AT]]
+            if status != NO_ROOM:
+                self._complain(status, item)
+            self._make_room(item)
 
     def _make_room(self, item: Record) -> None:
         changed = int(item["end"] - item["start"])
@@ -424,21 +424,16 @@ class Forest:
             self.w, nodes=16, buckets=64, leaves=64 * leaf, lists=2 * n + 1024, cleared=256, edits=changed + 1024
         )
 
-    def _satisfy(
-        self, waiting: npt.NDArray[np.void], items: npt.NDArray[np.void], fill: npt.NDArray[np.int64]
-    ) -> npt.NDArray[np.void]:
-        """Bring what the waiting items need and put them back on the stack."""
+    def _satisfy(self, waiting: npt.NDArray[np.void], now: npt.NDArray[np.void], fill: npt.NDArray[np.int64]) -> None:
+        """Bring what the waiting items need and let the walk begin again with them."""
         records = waiting[waiting["need"] == NEED_RECORD]
         if records.size:
             self.load(np.ascontiguousarray(records["tree"]), np.ascontiguousarray(records["path"]))
         for item in waiting[waiting["need"] == NEED_LISTS]:
             self.load_below(int(item["tree"]), int(item["path"]))
-        if items.size < waiting.size + 256:
-            items = np.zeros(waiting.size + 256, changes.CHANGE)
         waiting["need"] = 0
-        items[: waiting.size] = waiting
-        fill[0], fill[1] = waiting.size, 0
-        return items
+        now[: waiting.size] = waiting
+        fill[changes.NOW], fill[changes.TURN], fill[changes.WAITING] = waiting.size, 0, 0
 
     def _complain(self, status: int, item: Record) -> None:
         if status == MISPLACED:

@@ -23,7 +23,7 @@ from dynfrsdb_engine.hashing import ORDER, place, restore, step, thresholds
 from dynfrsdb_engine.intervals import interval
 from dynfrsdb_engine.kernel import Record, inlined, inner
 from dynfrsdb_engine.reference import Layout
-from dynfrsdb_engine.rows import FIRST_FEATURE, Rows, intact
+from dynfrsdb_engine.rows import FIRST_FEATURE, Rows, intact, look_ahead
 from dynfrsdb_engine.search import (
     Scratch,
     Stats,
@@ -172,6 +172,7 @@ def samples_below(w: Working, rows: Rows, ops: Ops, a: int, b: int, row: int) ->
         return LOST, below
     for i in range(n):
         slot = np.int64(slots[i])
+        look_ahead(rows, below.slots, i)
         if not intact(rows, slot):
             return BAD_ROW, below
         below.y[i] = np.int64(rows.words[slot, 2])

@@ -17,12 +17,15 @@ import numpy.typing as npt
 
 from dynfrsdb_engine.hashing import mix
 from dynfrsdb_engine.kernel import inner, kernel
+from dynfrsdb_engine.prefetch import bring_row
 from dynfrsdb_engine.reference import refer
 
 FIRST_FEATURE = 6
 """Index of a slot's first feature among its float32 words."""
 LOW, U32 = np.uint64(0xFFFFFFFF), np.uint64(32)
 NO_HASH = np.uint64(0)
+SOON = 12
+"""How many rows ahead one is asked for."""
 
 
 class Rows(NamedTuple):
@@ -47,6 +50,13 @@ def intact(rows: Rows, slot: int) -> bool:
     return rows.words[slot, 0] == (h if h != NO_HASH else np.uint64(1))
 
 
+@inner
+def look_ahead(rows: Rows, slots: npt.NDArray[np.uint32], i: int) -> None:
+    """Ask for a row that is needed soon."""
+    if i + SOON < slots.size:
+        bring_row(rows.words, np.int64(slots[i + SOON]))
+
+
 @kernel
 def gather(
     rows: Rows, slots: npt.NDArray[np.uint32], columns: npt.NDArray[np.float32], targets: npt.NDArray[np.int64]
@@ -56,6 +66,7 @@ def gather(
     d = columns.shape[0]
     for i in range(slots.size):
         slot = np.int64(slots[i])
+        look_ahead(rows, slots, i)
         if not intact(rows, slot):
             return i
         targets[i] = np.int64(rows.words[slot, 2])
