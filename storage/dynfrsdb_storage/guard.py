@@ -148,9 +148,7 @@ class Guard:
         seen: Range = b"", b""  # by the lowest branch that was looked at last
         for key in keys:
             if not _covers(seen, key, key):
-                number, seen = tree.root, _EVERYTHING
-                for _ in range(tree.depth - 2):
-                    number, seen = self._below(known, number, seen, key)
+                number, seen = self._way_down(known, tree, key, tree.depth - 2)
                 self._header_of_branch(known, number)
 
     def look_before_writing(self, known: Known, database: str, ranges: Iterable[tuple[bytes, bytes]]) -> None:
@@ -197,13 +195,18 @@ class Guard:
 
     def _descend(self, known: Known, tree: Tree, key: bytes) -> Range:
         """Look at the leaf that a search for `key` ends at, and at what is above it; returns its bounds."""
+        number, bounds = self._way_down(known, tree, key, tree.depth - 1)
+        self._look_at_leaf(known, number, bounds)
+        return bounds
+
+    def _way_down(self, known: Known, tree: Tree, key: bytes, levels: int) -> tuple[int, Range]:
+        """The page that a search for `key` comes to after so many levels, and its bounds; all above are looked at."""
         number, bounds = tree.root, _EVERYTHING
-        for _ in range(tree.depth - 1):
+        for _ in range(levels):
             keys, children = self._branch_at(known, number, bounds)
             i = bisect_right(keys, key) - 1
             number, bounds = children[i], _between(keys, i, bounds)
-        self._look_at_leaf(known, number, bounds)
-        return bounds
+        return number, bounds
 
     def _look_to_write(self, known: Known, database: str, key: bytes, joining: bool) -> Range:
         """Look at what a write to `key` changes, unless that was done before; returns the bounds of its leaf."""
