@@ -12,6 +12,9 @@ import numpy.typing as npt
 
 from dynfrsdb_engine.kernel import inner
 
+SHORT = 500
+BITS, EIGHT, BYTE, ONE = np.uint64(64), np.uint64(8), np.uint64(255), np.uint64(1)
+
 
 @inner
 def copy(source: npt.NDArray[np.uint32], start: int, n: int, target: npt.NDArray[np.uint32], at: int) -> None:
@@ -22,7 +25,21 @@ def copy(source: npt.NDArray[np.uint32], start: int, n: int, target: npt.NDArray
 
 @inner
 def sort(values: npt.NDArray[Any], n: int) -> None:
-    """Sort the first `n` values in place: a shell sort, for lists that are short or nearly sorted."""
+    """Sort the first `n` values in place. What is in order is left alone at once."""
+    i = 1
+    while i < n and values[i - 1] <= values[i]:
+        i += 1
+    if i >= n:
+        return
+    if n <= SHORT:
+        sort_short(values, n)
+    else:
+        sort_long(values, n)
+
+
+@inner
+def sort_short(values: npt.NDArray[Any], n: int) -> None:
+    """A shell sort."""
     gap = 1
     while gap < n // 9:
         gap = 3 * gap + 1
@@ -35,3 +52,26 @@ def sort(values: npt.NDArray[Any], n: int) -> None:
                 j -= gap
             values[j] = value
         gap //= 3
+
+
+@inner
+def sort_long(values: npt.NDArray[Any], n: int) -> None:
+    """A radix sort, byte by byte from the lowest."""
+    spare, ends = np.empty(n, values.dtype), np.empty(257, np.int64)
+    most = np.uint64(0)
+    for i in range(n):
+        most = max(most, np.uint64(values[i]))
+    shift = np.uint64(0)
+    while shift < BITS and most >> shift:
+        for digit in range(257):
+            ends[digit] = 0
+        for i in range(n):
+            ends[((np.uint64(values[i]) >> shift) & BYTE) + ONE] += 1
+        for digit in range(1, 257):
+            ends[digit] += ends[digit - 1]
+        for i in range(n):
+            digit = (np.uint64(values[i]) >> shift) & BYTE
+            spare[ends[digit]] = values[i]
+            ends[digit] += 1
+        copy(spare, 0, n, values, 0)
+        shift += EIGHT
