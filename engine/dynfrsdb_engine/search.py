@@ -152,7 +152,11 @@ def count_candidate(
         at_lo += values[i] == lo
         at_hi += values[i] == hi
     candidate.at_lo, candidate.at_hi = at_lo, at_hi
-    intervals(cuts, values, places)
+    if at_lo + at_hi == values.size:
+        for i in range(values.size):
+            places[i] = 0 if values[i] == lo else cuts.size
+    else:
+        intervals(cuts, values, places)
     for i in range(values.size):
         j = np.int64(places[i])
         if j < cuts.size:
