@@ -59,7 +59,7 @@ def _step(db: Database, session: WriteSession, samples: int) -> tuple[int, int, 
             if db._view.has_growth():
                 db._view.write_to(session)
                 session.commit()
-            db._view.committed(session.snapshot)
+            db._view.committed(session.snapshot, db._cache_bytes)
         except BaseException:
             db._view.roll_back(session.snapshot)
             raise

@@ -348,7 +348,7 @@ class Transaction:
             entry = self._note()
             self._db._view.write_to(session)
             session.commit()
-            self._db._view.committed(session.snapshot)
+            self._db._view.committed(session.snapshot, self._db._cache_bytes)
         self.receipt = receipt_of(entry, tuple(self._ids))
 
     def _note(self) -> dict[str, Any]:

@@ -169,11 +169,12 @@ class View:
         self._roots = self.forest.w.roots.copy()
         self.forest.w.top[TAGS] = 0
 
-    def committed(self, snapshot: Snapshot) -> None:
-        """Everything in the working set was written by the commit that this snapshot shows."""
+    def committed(self, snapshot: Snapshot, budget: int) -> None:
+        """Everything in the working set was written by the commit that this snapshot shows: it can shrink now."""
         self.forest.mark_clean()
         self.changing = False
         self._at(snapshot)
+        self.shrink(budget)
 
     def passed_over(self, commit: int, snapshot: Snapshot) -> None:
         """If we are at `commit`: the one after it, which this snapshot shows, has changed no tree; we are there too."""

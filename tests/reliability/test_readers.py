@@ -261,6 +261,18 @@ def test_the_working_set_keeps_to_its_budget_and_answers_stay_right(large: Path,
             assert answer(db, ROWS) == answer(free, ROWS)
 
 
+def test_a_writer_that_grows_tags_for_its_queries_keeps_to_its_budget(large: Path) -> None:
+    with dynfrsdb.open(large, "w", settle=None) as free:
+        answer(free, ROWS)
+        budget = free._view.forest.size // 2
+    with dynfrsdb.open(large, "w", settle=None, cache_bytes=budget) as db:
+        for id in range(12):
+            db.remove([id])
+            assert db._view.forest.size <= budget
+            answer(db, ROWS)
+            assert db._view.has_growth(), "nothing was grown that has to stay until the next commit"
+
+
 def test_what_was_used_least_lately_goes_first(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with dynfrsdb.open(large) as free:
         answer(free, ROWS)
