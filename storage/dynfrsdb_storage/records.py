@@ -50,13 +50,12 @@ def pack(database: str, key: bytes, payload: bytes) -> bytes:
 
 def pack_many(database: str, pairs: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     """`pack` for many (key, payload), keeping their order."""
-    packed = []
     seed, crc32, inline = _SEEDS[database], zlib.crc32, layout.INLINE_LIMIT - layout.CHECKSUM_BYTES
-    for key, payload in pairs:
-        if len(payload) > inline:
-            payload += bytes(_padded(layout.CHECKSUM_BYTES + len(payload)) - layout.CHECKSUM_BYTES - len(payload))
-        packed.append((key, crc32(payload, crc32(key, seed)).to_bytes(4, "little") + payload))
-    return packed
+    return [
+        (key, crc32(data, crc32(key, seed)).to_bytes(4, "little") + data)
+        for key, payload in pairs
+        for data in (payload if len(payload) <= inline else _filled_up(payload),)
+    ]
 
 
 def unpack(database: str, key: bytes, value: bytes) -> bytes | None:
@@ -165,6 +164,7 @@ def describe(database: str, key: bytes) -> str:
     return f"record {key.hex()} of '{database}'"
 
 
-def _padded(size: int) -> int:
-    pages = (size + layout.PAGE_HEADER + layout.PAGE_BYTES - 1) // layout.PAGE_BYTES
-    return pages * layout.PAGE_BYTES - layout.PAGE_HEADER
+def _filled_up(payload: bytes) -> bytes:
+    """A payload that has pages of its own, with zeros up to the end of the last."""
+    size = layout.CHECKSUM_BYTES + layout.PAGE_HEADER + len(payload)
+    return payload + bytes(-size % layout.PAGE_BYTES)
