@@ -28,6 +28,8 @@ CHUNK = 450
 """Slots in a chunk when a long list is written: 1,800 bytes, so that two chunks share a page."""
 MOST = 474
 """Slots that a chunk may grow to before it is written as two."""
+FIRST_CHUNK = bytes(4)
+"""Behind a node's key: that of its bucket."""
 Slots = npt.NDArray[np.uint32]
 Pair = tuple[bytes, bytes]
 
@@ -88,19 +90,21 @@ def cut(tree: int, path: int, slots: Slots) -> Iterator[Pair]:
 
 
 def growth_pairs(growth: Growth) -> tuple[list[Pair], list[Pair]]:
-    """Records as (nodes, buckets) to put, each in the order of the growth; long lists are among the buckets."""
-    nodes: list[Pair] = []
-    buckets: list[Pair] = []
+    """Records as (nodes, buckets) to put, each in the order of the growth; long lists are among the buckets, and then
+    those are in the order of their keys."""
     records, data = growth.records, growth.data.tobytes()
     keys = layout.node_keys(records["tree"], records["path"])
-    columns = (records[name].tolist() for name in ("at", "size", "bucket", "list_at", "list_size", "tree", "path"))
-    for key, at, size, bucket, list_at, list_size, tree, path in zip(keys, *columns, strict=True):
-        if bucket:
-            buckets.append((key + bytes(4), data[at : at + size]))
-            continue
-        nodes.append((key, data[at : at + size]))
-        if list_size:
-            buckets.extend(cut(tree, path, growth.lists[list_at : list_at + list_size]))
+    begins, ends, in_bucket = records["at"], records["at"] + records["size"], records["bucket"]
+    places = list(zip(keys, begins.tolist(), ends.tolist(), in_bucket.tolist(), strict=True))
+    nodes = [(key, data[begin:end]) for key, begin, end, bucket in places if not bucket]
+    buckets = [(key + FIRST_CHUNK, data[begin:end]) for key, begin, end, bucket in places if bucket]
+    listed = records[records["list_size"] > 0]
+    if listed.size:
+        for record in listed:
+            list_at = int(record["list_at"])
+            slots = growth.lists[list_at : list_at + int(record["list_size"])]
+            buckets.extend(cut(int(record["tree"]), int(record["path"]), slots))
+        buckets.sort()
     return nodes, buckets
 
 
@@ -109,6 +113,14 @@ def clear(session: WriteSession, tree: int, path: int) -> None:
     first, last = layout.subtree_range(tree, path)
     session.delete_range("nodes", first, last)
     session.delete_range("buckets", first, last)
+
+
+def put_roots(session: WriteSession, roots: npt.NDArray[np.void], before: npt.NDArray[np.void]) -> None:
+    """Write the roots of all trees, as far as they are not as before."""
+    for chunk, first in enumerate(range(0, roots.size, layout.ROOTS_PER_RECORD)):
+        some = roots[first : first + layout.ROOTS_PER_RECORD]
+        if some.tobytes() != before[first : first + layout.ROOTS_PER_RECORD].tobytes():
+            session.put_roots(chunk, some["stamp"], some["n"], some["tags"])
 
 
 def edit_lists(session: WriteSession, edits: npt.NDArray[np.void]) -> None:

@@ -12,6 +12,7 @@ import time
 from bisect import bisect_right
 
 Range = tuple[bytes, bytes | None]
+_NOWHERE: tuple[list[bytes], list[Range]] = [], []
 _TRUSTED = 60.0
 """Seconds after which everything is looked at again."""
 
@@ -40,13 +41,15 @@ class Looked:
             self._transaction = transaction
 
     def find(self, database: str, joining: bool, key: bytes) -> Range | None:
-        """The range around `key` that was looked at."""
-        begins, ranges = self._ranges.get((database, joining), ([], []))
-        i = bisect_right(begins, key) - 1
-        if i < 0:
-            return None
-        end = ranges[i][1]
-        return ranges[i] if end is None or key < end else None
+        """The range around `key` that was looked at; where pages may be joined, more was looked at than otherwise."""
+        for kind in (True,) if joining else (False, True):
+            begins, ranges = self._ranges.get((database, kind), _NOWHERE)
+            i = bisect_right(begins, key) - 1
+            if i >= 0:
+                end = ranges[i][1]
+                if end is None or key < end:
+                    return ranges[i]
+        return None
 
     def add(self, database: str, joining: bool, found: Range) -> None:
         """Note a range, for writes that may join pages with their neighbours or for others."""

@@ -32,6 +32,7 @@ from dynfrsdb_storage import layout, records
 from dynfrsdb_storage.env import translate
 from dynfrsdb_storage.errors import ClosedStore, CorruptStore, Error
 from dynfrsdb_storage.generation import Generation, share
+from dynfrsdb_storage.guard import Places
 from dynfrsdb_storage.rehearsal import Rehearsal
 from dynfrsdb_storage.rows import RowFile
 
@@ -90,6 +91,11 @@ class Snapshot:
     def place(self) -> int:
         """LMDB's number of this snapshot's commit together with the generation's: unique in the life of a store."""
         return self.generation.number << 48 | self.transaction
+
+    @property
+    def end(self) -> int:
+        """Where the last page of data.mdb ends."""
+        return (self._known.last_page + 1) * layout.PAGE_BYTES
 
     @property
     def ended(self) -> bool:
@@ -215,9 +221,9 @@ class Snapshot:
         """Whether this process has made the commits up to this one, and looked at LMDB's pages not long ago."""
         return self.generation.has_looked(self._known)
 
-    def look_before_writing(self, database: str, ranges: Iterable[tuple[bytes, bytes]]) -> None:
-        """Raise if a write to keys in sorted (first, last) ranges would meet a page that must not be written on."""
-        self.generation.look_before_writing(self._known, database, ranges)
+    def look_before_writing(self, places: Places) -> None:
+        """Raise if a write to these places would meet a page that must not be written on."""
+        self.generation.look_before_writing(self._known, places)
 
     def free_list(self) -> int:
         """The checksum of LMDB's list of free pages."""
@@ -248,11 +254,12 @@ class Snapshot:
             found.append(payload)
         return found
 
-    def renew(self) -> None:
-        """Move to the newest commit; only the session that made it does this, and only to its own snapshot."""
+    def renew(self, state: dict[str, Any]) -> None:
+        """Move to the newest commit, with the counters that it has; only the session that made it does this, and only
+        to its own snapshot."""
         with self.generation.gate, self._lock:
             self._live().abort()
-            self._txn, self._state = None, None
+            self._txn, self._state = None, state
             self._txn, self._known = self.generation.begin()
 
     def close(self) -> None:
