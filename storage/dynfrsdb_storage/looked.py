@@ -5,11 +5,11 @@ sound, so a range of keys stays so while nobody else commits. Nothing is believe
 process lives, too.
 
     nodes     [  leaf 7    leaf 9  )       [ leaf 12 )
-    a commit that splits leaf 9 in two changes nothing here: the keys are the same. Neighbours become one range.
+    a commit that splits leaf 9 in two changes nothing here: the keys are the same. Ranges that touch become one.
 """
 
 import time
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 
 Range = tuple[bytes, bytes | None]
 _NOWHERE: tuple[list[bytes], list[Range]] = [], []
@@ -54,13 +54,9 @@ class Looked:
     def add(self, database: str, joining: bool, found: Range) -> None:
         """Note a range, for writes that may join pages with their neighbours or for others."""
         begins, ranges = self._ranges.setdefault((database, joining), ([], []))
-        begin, end = found
-        i = bisect_right(begins, begin)
-        if i < len(begins) and begins[i] == end:
-            del begins[i]
-            end = ranges.pop(i)[1]
-        if i and ranges[i - 1][1] == begin:
-            ranges[i - 1] = begins[i - 1], end
-        else:
-            begins.insert(i, begin)
-            ranges.insert(i, (begin, end))
+        first = bisect_left(ranges, True, key=lambda there: there[1] is None or there[1] >= found[0])
+        last = len(begins) if found[1] is None else bisect_right(begins, found[1])
+        touched = [found, *ranges[first:last]]
+        begin = min(begin for begin, _ in touched)
+        end = None if any(end is None for _, end in touched) else max(end for _, end in touched if end is not None)
+        begins[first:last], ranges[first:last] = [begin], [(begin, end)]
