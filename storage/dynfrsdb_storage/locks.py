@@ -29,8 +29,8 @@ import socket
 import threading
 import time
 import zlib
-from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from dynfrsdb_storage.errors import CorruptStore, Locked, ReadOnly
 from dynfrsdb_storage.layout import CURRENT_FILE, LOCK_BYTES, LOCK_FILE
@@ -44,8 +44,7 @@ _noting = threading.RLock()
 that, so that the child knows every descriptor it has to close."""
 
 
-@dataclass(frozen=True)
-class Holder:
+class Holder(NamedTuple):
     """What the lock block says: the last acknowledged commit, the checksum of LMDB's free list and as of when, and
     who holds (or last held) the lock."""
 
@@ -74,7 +73,7 @@ class WriterLock:
         try:
             before = _read(descriptor, store)
             host, purpose = _plain(socket.gethostname()), _plain(purpose)
-            here = replace(before, host=host, pid=os.getpid(), purpose=purpose, since=time.time())
+            here = before._replace(host=host, pid=os.getpid(), purpose=purpose, since=time.time())
             _write(descriptor, here)
         except BaseException:
             _let_go(descriptor)
@@ -89,7 +88,7 @@ class WriterLock:
     def acknowledge(self, commit: int, free_at: int = 0, free_list: int = 0) -> None:
         """Note that `commit` is durable: from now on an older store is a rolled back one. And for the next writer, the
         checksum of LMDB's free list at the place of a snapshot, if it is known."""
-        self._holder = replace(self._holder, acknowledged=commit, free_at=free_at, free_list=free_list)
+        self._holder = self._holder._replace(acknowledged=commit, free_at=free_at, free_list=free_list)
         _write(self._descriptor, self._holder)
 
     def free_list(self, place: int) -> int | None:
@@ -103,7 +102,7 @@ class WriterLock:
         descriptor, self._descriptor = self._descriptor, -1
         try:
             if in_order:
-                _write(descriptor, replace(self._holder, pid=0))
+                _write(descriptor, self._holder._replace(pid=0))
         finally:
             _let_go(descriptor)
 
@@ -248,7 +247,7 @@ def _write(descriptor: int, holder: Holder) -> None:
 
 
 def _block(holder: Holder) -> bytes:
-    body = _as_json(vars(holder)).encode()
+    body = _as_json(holder._asdict()).encode()
     return (b"%08x %s" % (zlib.crc32(body), body)).ljust(LOCK_BYTES - 1) + b"\n"
 
 
