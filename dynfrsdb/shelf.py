@@ -16,13 +16,16 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 
 import numpy as np
 import numpy.typing as npt
 
 from dynfrsdb_engine.forest import Damaged
 from dynfrsdb_engine.grow import Growth
+from dynfrsdb_engine.kernel import Record
 from dynfrsdb_storage import Snapshot, WriteSession, layout
+from dynfrsdb_storage.records import Payload
 
 CHUNK = 450
 """Slots in a chunk when a long list is written: 1,800 bytes, so that two chunks share a page."""
@@ -31,7 +34,7 @@ MOST = 474
 FIRST_CHUNK = bytes(4)
 """Behind a node's key: that of its bucket."""
 Slots = npt.NDArray[np.uint32]
-Pair = tuple[bytes, bytes]
+Pair = tuple[bytes, Payload]
 
 
 class Shelf:
@@ -89,23 +92,21 @@ def cut(tree: int, path: int, slots: Slots) -> Iterator[Pair]:
         yield node + int(part[0]).to_bytes(4, "big"), part.astype("<u4").tobytes()
 
 
-def growth_pairs(growth: Growth) -> tuple[list[Pair], list[Pair]]:
+def growth_pairs(growth: Growth) -> tuple[Iterable[Pair], Iterable[Pair]]:
     """Records as (nodes, buckets) to put, each in the order of the growth; long lists are among the buckets, and then
-    those are in the order of their keys."""
-    records, data = growth.records, growth.data.tobytes()
+    those are in the order of their keys. Payloads are views of the growth."""
+    records, data = growth.records, growth.data.data
     keys = layout.node_keys(records["tree"], records["path"])
-    begins, ends, in_bucket = records["at"], records["at"] + records["size"], records["bucket"]
-    places = list(zip(keys, begins.tolist(), ends.tolist(), in_bucket.tolist(), strict=True))
-    nodes = [(key, data[begin:end]) for key, begin, end, bucket in places if not bucket]
-    buckets = [(key + FIRST_CHUNK, data[begin:end]) for key, begin, end, bucket in places if bucket]
-    listed = records[records["list_size"] > 0]
-    if listed.size:
-        for record in listed:
-            list_at = int(record["list_at"])
-            slots = growth.lists[list_at : list_at + int(record["list_size"])]
-            buckets.extend(cut(int(record["tree"]), int(record["path"]), slots))
-        buckets.sort()
-    return nodes, buckets
+    columns = keys, records["at"].tolist(), (records["at"] + records["size"]).tolist(), records["bucket"].tolist()
+    nodes = ((key, data[at:end]) for key, at, end, bucket in zip(*columns, strict=True) if not bucket)
+    buckets = ((key + FIRST_CHUNK, data[at:end]) for key, at, end, bucket in zip(*columns, strict=True) if bucket)
+    lists = [pair for record in records[records["list_size"] > 0] for pair in _list_pairs(growth, record)]
+    return nodes, sorted([*buckets, *lists], key=itemgetter(0)) if lists else buckets
+
+
+def _list_pairs(growth: Growth, record: Record) -> Iterator[Pair]:
+    at = int(record["list_at"])
+    return cut(int(record["tree"]), int(record["path"]), growth.lists[at : at + int(record["list_size"])])
 
 
 def clear(session: WriteSession, tree: int, path: int) -> None:

@@ -160,9 +160,12 @@ class Generation:
 
     def look_before_writing(self, known: Known, places: Places) -> None:
         """Before a write transaction: raise if what it will change would spread damage (guard.py)."""
-        for database, (keys, cuts) in places.items():
-            with self._guarded(database):
-                self._guard.look_before_writing(known, database, keys, cuts)
+        with self._guarding:
+            for database, (keys, cuts) in places.items():
+                try:
+                    self._guard.look_before_writing(known, database, keys, cuts)
+                except Unsound as error:
+                    raise self._damaged(database, error) from error
 
     def has_looked(self, known: Known) -> bool:
         """Whether this process has made the commits up to this one, and looked at the pages not long ago."""
@@ -184,10 +187,13 @@ class Generation:
             try:
                 yield
             except Unsound as error:
-                raise CorruptStore(
-                    f"'{database}' in '{self.store}' is damaged ({error}); no answer was given. "
-                    f"Run 'dynfrsdb check {self.store}'"
-                ) from error
+                raise self._damaged(database, error) from error
+
+    def _damaged(self, database: str, error: Unsound) -> CorruptStore:
+        return CorruptStore(
+            f"'{database}' in '{self.store}' is damaged ({error}); no answer was given. "
+            f"Run 'dynfrsdb check {self.store}'"
+        )
 
     def row_writer(self) -> RowWriter:
         """The writer of rows.bin; only for who holds the writer lock."""

@@ -39,6 +39,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from dynfrsdb_storage.layout import PAGE_BYTES, PAGE_HEADER
 from dynfrsdb_storage.looked import Looked, Range
@@ -94,6 +95,8 @@ class Known:
     """Branches of which only the header was looked at."""
     headers: set[int] = field(default_factory=set)
     """Pages of which nothing else was looked at, or read."""
+    kept: dict[str, Any] = field(default_factory=dict)
+    """What snapshots of this transaction found out, for each other."""
 
 
 class Guard:
@@ -160,8 +163,6 @@ class Guard:
         """Raise Unsound if putting sorted keys, or deleting (first, last) ranges, would change a page whose header is
         bad. After a deletion a page may be joined with a neighbour."""
         self.looked.begin(known.transaction)
-        if self.tree(known, database) is None:
-            return
         for key, last in cuts:
             end: bytes | None = key
             while end is not None and end <= last:
@@ -216,11 +217,12 @@ class Guard:
     def _look_to_write(self, known: Known, database: str, key: bytes, joining: bool) -> bytes | None:
         """Look at what a write to `key` changes, unless that was done before; returns where the leaves that were looked
         at end."""
-        found, tree = self.looked.find(database, joining, key), self.tree(known, database)
-        if found is None and tree is not None:
-            found = self._descend_to_write(known, tree, key, joining)
+        found = self.looked.find(database, joining, key)
+        if found is None:
+            tree = self.tree(known, database)
+            found = _EVERYTHING if tree is None else self._descend_to_write(known, tree, key, joining)
             self.looked.add(database, joining, found)
-        return None if found is None else found[1]
+        return found[1]
 
     def _descend_to_write(self, known: Known, tree: Tree, key: bytes, joining: bool) -> Range:
         """Go down as LMDB does and look at headers, of neighbours too if pages may be joined; where values are long,

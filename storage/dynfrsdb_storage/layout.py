@@ -293,10 +293,9 @@ def _multipliers(words: int) -> npt.NDArray[np.uint64]:
 def _places(paths: Array) -> npt.NDArray[np.uint64]:
     """The path bits and the depth of each path as one 64-bit number; the leading 1 is shifted out of it."""
     paths = np.ascontiguousarray(paths, np.uint64)
-    depths = _bit_lengths(paths) - 1
-    if len(paths) and (depths.min() < 0 or depths.max() > MAX_DEPTH):
-        raise ValueError(f"paths have depth 0 to {MAX_DEPTH}; got {int(depths.min())} to {int(depths.max())}")
-    depth = depths.astype(np.uint64)
+    depth = _bit_lengths(paths).astype(np.uint64) - np.uint64(1)
+    if depth.max(initial=0) > MAX_DEPTH:  # that of path 0 is 2**64 - 1
+        raise ValueError(f"paths have depth 0 to {MAX_DEPTH}; got paths from {paths.min():#b} to {paths.max():#b}")
     places: npt.NDArray[np.uint64] = (paths << (np.uint64(64) - depth)) | depth
     return places
 

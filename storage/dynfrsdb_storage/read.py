@@ -53,7 +53,6 @@ class Snapshot:
         self._lock = threading.Lock()
         self._loads = loads
         self._ended = ""
-        self._state: dict[str, Any] | None = None
         self.rehearsal: Rehearsal | None = None
         """What is tried on top of this snapshot, by the session that it belongs to."""
         with generation.gate:
@@ -70,12 +69,18 @@ class Snapshot:
     @property
     def state(self) -> dict[str, Any]:
         """The store's counters."""
-        if self._state is None:
+        state: dict[str, Any] | None = self.kept.get("state")
+        if state is None:
             payload = self.get("meta", [layout.META_STATE])[0]
             if payload is None:
                 raise CorruptStore(f"'{self.generation.store}' has lost its counters; restore it from a backup")
-            self._state = records.unframe(payload)
-        return self._state
+            state = self.kept["state"] = records.unframe(payload)
+        return state
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """What is known of this commit to all its snapshots in this process."""
+        return self._known.kept
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -259,8 +264,9 @@ class Snapshot:
         to its own snapshot."""
         with self.generation.gate, self._lock:
             self._live().abort()
-            self._txn, self._state = None, state
+            self._txn = None
             self._txn, self._known = self.generation.begin()
+            self.kept["state"] = state
 
     def close(self) -> None:
         """End the snapshot."""

@@ -40,15 +40,17 @@ _SEEDS = {name: zlib.crc32(name.encode() + b"\0") for name in layout.DATABASES}
 _U32 = struct.Struct("<I")
 _PENDING = struct.Struct("<IQ")
 
+Payload: TypeAlias = bytes | memoryview
 Roots: TypeAlias = "tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32], npt.NDArray[np.uint8]]"
 
 
-def pack(database: str, key: bytes, payload: bytes) -> bytes:
+def pack(database: str, key: bytes, payload: Payload) -> bytes:
     """The value to store under `key` of `database`: checksum, payload, padding."""
-    return pack_many(database, [(key, payload)])[0][1]
+    ((_, value),) = pack_many(database, [(key, payload)])
+    return value
 
 
-def pack_many(database: str, pairs: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+def pack_many(database: str, pairs: Iterable[tuple[bytes, Payload]]) -> list[tuple[bytes, bytes]]:
     """`pack` for many (key, payload), keeping their order."""
     seed, crc32, inline = _SEEDS[database], zlib.crc32, layout.INLINE_LIMIT - layout.CHECKSUM_BYTES
     return [
@@ -164,7 +166,7 @@ def describe(database: str, key: bytes) -> str:
     return f"record {key.hex()} of '{database}'"
 
 
-def _filled_up(payload: bytes) -> bytes:
+def _filled_up(payload: Payload) -> bytes:
     """A payload that has pages of its own, with zeros up to the end of the last."""
     size = layout.CHECKSUM_BYTES + layout.PAGE_HEADER + len(payload)
-    return payload + bytes(-size % layout.PAGE_BYTES)
+    return b"".join((payload, bytes(-size % layout.PAGE_BYTES)))

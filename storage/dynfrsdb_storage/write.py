@@ -79,7 +79,7 @@ class WriteSession:
             self._pending: dict[bytes, Pending] = {}
             if formats.is_read(self._generation.identity):
                 self._clean_up()
-                self._pending = pending_ranges(self.snapshot) if self.snapshot.state["pending"] else {}
+                self._pending = self._still_pending()
             self._start_over()
             self._erase()
         except BaseException:
@@ -153,11 +153,11 @@ class WriteSession:
 
     def put(self, database: str, key: bytes, payload: bytes) -> None:
         """Write one record with the next commit."""
-        self._puts[database][key] = payload
+        self._puts[database][key] = records.pack(database, key, payload)
 
-    def put_many(self, database: str, pairs: Iterable[tuple[bytes, bytes]]) -> None:
-        """Write many (key, payload) with the next commit."""
-        self._puts[database].update(pairs)
+    def put_many(self, database: str, pairs: Iterable[tuple[bytes, records.Payload]]) -> None:
+        """Write many (key, payload) with the next commit; payloads are copied."""
+        self._puts[database].update(records.pack_many(database, pairs))
 
     def delete(self, database: str, key: bytes) -> None:
         """Delete one record, if it is there, with the next commit; deletes come before puts."""
@@ -199,6 +199,7 @@ class WriteSession:
             del self._pending[key]
         self._generation.erasing.forget(plan.cleared)
         self._pending.update(plan.removed)
+        self.snapshot.kept["pending"] = dict(self._pending)
         self._start_over()
         self._broken = ""
         self._erase()
@@ -217,6 +218,7 @@ class WriteSession:
     def _start_over(self) -> None:
         """Empty buffers on top of the newest commit."""
         self._puts: dict[str, dict[bytes, bytes]] = {name: {} for name in layout.DATABASES}
+        """Packed records, by database and key."""
         self._cuts: Cuts = {}
         self._written: list[npt.NDArray[np.uint32]] = []
         self._released: list[npt.NDArray[np.uint32]] = []
@@ -247,7 +249,7 @@ class WriteSession:
         self.put("meta", layout.META_STATE, records.frame(state))
         noted = [(key, records.pending_payload(there.size, there.sequence)) for key, there in removed.items()]
         self.put_many("pending", noted)
-        puts = {name: records.pack_many(name, sorted(pairs.items())) for name, pairs in self._puts.items() if pairs}
+        puts = {name: [(key, values[key]) for key in sorted(values)] for name, values in self._puts.items() if values}
         slots = int(before["slots"])
         return Planned(state, self._cuts, puts, self._claim, written, cleared, removed, slots, grown)
 
@@ -361,6 +363,13 @@ class WriteSession:
             clean_window(self.snapshot, self._rows)
             retire_unfinished(self._store.path)
             self._generation.cleaned = True
+
+    def _still_pending(self) -> dict[bytes, Pending]:
+        """The slots on `pending`; who has just made the newest commit knows them."""
+        if not self.snapshot.state["pending"]:
+            return {}
+        known: dict[bytes, Pending] | None = self.snapshot.kept.get("pending")
+        return pending_ranges(self.snapshot) if known is None else dict(known)
 
     def _erase(self) -> None:
         """Zero the rows of removed samples that no reader can look at any more. A disk error leaves them for later."""
