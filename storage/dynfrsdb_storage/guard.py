@@ -39,7 +39,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dynfrsdb_storage.layout import PAGE_BYTES, PAGE_HEADER
 from dynfrsdb_storage.looked import Looked, Range
@@ -67,8 +67,7 @@ class Unsound(Exception):
     """A page is not what it should be."""
 
 
-@dataclass(frozen=True)
-class Tree:
+class Tree(NamedTuple):
     """One sub-database, as LMDB notes it."""
 
     root: int
