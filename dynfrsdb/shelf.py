@@ -144,19 +144,24 @@ def edit_lists(session: WriteSession, edits: npt.NDArray[np.void]) -> None:
             slots.insert(at, slot)
         else:
             del slots[at]
-    for key, slots in touched.items():
-        _write_chunk(session, key, slots)
+    session.put_many("buckets", [pair for key, slots in touched.items() for pair in _chunk_again(session, key, slots)])
 
 
-def _write_chunk(session: WriteSession, key: bytes, slots: array[int]) -> None:
-    """Write a chunk again: itself, or in pieces if it grew too large, or nothing; it lies under its smallest slot."""
+def _chunk_again(session: WriteSession, key: bytes, slots: array[int]) -> list[Pair]:
+    """A chunk that has changed: itself, or in pieces if it grew too large, or nothing; it lies under its smallest
+    slot, and is deleted where it lay if that is another one now."""
+    parts = [slots] if 0 < len(slots) <= MOST else _pieces(slots)
     node = key[: layout.NODE_KEY_BYTES]
-    size = len(slots) if len(slots) <= MOST else -(-len(slots) // -(-len(slots) // CHUNK))
-    parts = [slots[start : start + size] for start in range(0, len(slots), max(size, 1))]
-    if not parts or node + parts[0][0].to_bytes(4, "big") != key:
+    pairs: list[Pair] = [(node + part[0].to_bytes(4, "big"), part.tobytes()) for part in parts]
+    if not pairs or pairs[0][0] != key:
         session.delete("buckets", key)
-    for part in parts:
-        session.put("buckets", node + part[0].to_bytes(4, "big"), part.tobytes())
+    return pairs
+
+
+def _pieces(slots: array[int]) -> list[array[int]]:
+    """Equal parts of at most CHUNK slots."""
+    size = -(-len(slots) // max(1, -(-len(slots) // CHUNK)))
+    return [slots[start : start + size] for start in range(0, len(slots), size or 1)]
 
 
 def _first_chunk(snapshot: Snapshot, node: bytes) -> tuple[bytes, bytes]:

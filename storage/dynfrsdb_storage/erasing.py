@@ -26,6 +26,7 @@ class Erasing:
         self._thread: ThreadPoolExecutor | None = None
         """One that stays: starting a thread takes longer than waking it."""
         self._syncing: Future[None] | None = None
+        self._sync: Callable[[], None] = lambda: None
 
     def begun(self, key: bytes) -> bool:
         """Whether the rows of a key are overwritten, whether or not the disk has it."""
@@ -44,15 +45,16 @@ class Erasing:
 
             self._thread = ThreadPoolExecutor(1, "dynfrsdb-erase", _stay_behind)
         self._on_the_way.update(keys)
+        self._sync = sync
         try:
             self._syncing = self._thread.submit(sync)
         except RuntimeError:  # there are too many threads, or the interpreter is about to end
             self._note(_error_of(sync))
 
     def wait(self) -> None:
-        """Wait for the disk."""
+        """Wait for the disk; what the thread has not come to is done here."""
         if self._syncing is not None:
-            error = self._syncing.exception()
+            error = _error_of(self._sync) if self._syncing.cancel() else self._syncing.exception()
             self._syncing = None
             self._note(error)
 

@@ -415,7 +415,7 @@ class WriteSession:
 
 def _union(parts: list[npt.NDArray[np.uint32]]) -> npt.NDArray[np.uint32]:
     """All slots of some lists, ascending."""
-    slots = parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.uint32), *parts])
+    slots = parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else np.empty(0, np.uint32)
     return np.unique(slots) if slots.size > 1 else slots
 
 
