@@ -35,7 +35,8 @@ from typing import NamedTuple
 from dynfrsdb_storage.errors import CorruptStore, Locked, ReadOnly
 from dynfrsdb_storage.layout import CURRENT_FILE, LOCK_BYTES, LOCK_FILE
 
-_as_json = json.JSONEncoder(sort_keys=True).encode
+_BODY = '{"acknowledged": %d, "free_at": %d, "free_list": %d, "host": %s, "pid": %d, "purpose": %s, "since": %r}'
+"""A holder as JSON, its texts as JSON already: LOCK is written three times with every commit."""
 _POLL = 0.0005
 _POLL_MOST = 0.01
 _held: set[int] = set()
@@ -247,7 +248,7 @@ def _write(descriptor: int, holder: Holder) -> None:
 
 
 def _block(holder: Holder) -> bytes:
-    body = _as_json(holder._asdict()).encode()
+    body = (_BODY % holder._replace(host=json.dumps(holder.host), purpose=json.dumps(holder.purpose))).encode()
     return (b"%08x %s" % (zlib.crc32(body), body)).ljust(LOCK_BYTES - 1) + b"\n"
 
 
