@@ -29,6 +29,7 @@ import socket
 import threading
 import time
 import zlib
+from json.encoder import encode_basestring_ascii as quoted
 from pathlib import Path
 from typing import NamedTuple
 
@@ -248,7 +249,7 @@ def _write(descriptor: int, holder: Holder) -> None:
 
 
 def _block(holder: Holder) -> bytes:
-    body = (_BODY % holder._replace(host=json.dumps(holder.host), purpose=json.dumps(holder.purpose))).encode()
+    body = (_BODY % holder._replace(host=quoted(holder.host), purpose=quoted(holder.purpose))).encode()
     return (b"%08x %s" % (zlib.crc32(body), body)).ljust(LOCK_BYTES - 1) + b"\n"
 
 
