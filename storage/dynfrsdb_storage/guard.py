@@ -49,6 +49,7 @@ _TREE = struct.Struct("<IHHQQQQQ")
 _HEADER = struct.Struct("<QHHHH")
 _NODE = struct.Struct("<HHHH")
 _OFFSET = struct.Struct("<H")
+_LAST_NODE = PAGE_BYTES - _NODE.size
 _NO_PAGE = 0xFFFFFFFFFFFFFFFF
 _BRANCH, _LEAF, _LONG = 1, 2, 4
 _FEWEST = {_BRANCH: 2, _LEAF: 1}
@@ -351,7 +352,11 @@ def _search(page: bytes, number: int, key: bytes) -> tuple[int, int]:
     low, high = 1, count - 1
     while low <= high:
         middle = (low + high) >> 1
-        found = _child(page, number, middle)[0]
+        place = PAGE_HEADER + 2 * middle
+        at = page[place] | page[place + 1] << 8
+        if at > _LAST_NODE:
+            raise Unsound(f"a record of page {number} is not in it")
+        found = page[at + 8 : at + 8 + (page[at + 6] | page[at + 7] << 8)]
         if found == key:
             return middle, count
         if found < key:
@@ -364,7 +369,7 @@ def _search(page: bytes, number: int, key: bytes) -> tuple[int, int]:
 def _child(page: bytes, number: int, i: int) -> tuple[bytes, int]:
     """The key and the page number of a child of a branch."""
     (at,) = _OFFSET.unpack_from(page, PAGE_HEADER + 2 * i)
-    if at > PAGE_BYTES - _NODE.size:
+    if at > _LAST_NODE:
         raise Unsound(f"a record of page {number} is not in it")
     low, middle, high, key_size = _NODE.unpack_from(page, at)
     return page[at + 8 : at + 8 + key_size], low | middle << 16 | high << 32
