@@ -8,9 +8,7 @@ overwrites the rows again.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -43,7 +41,7 @@ class Erasing:
         if self._thread is None:
             from concurrent.futures import ThreadPoolExecutor  # not needed by who only looks, and slow to import
 
-            self._thread = ThreadPoolExecutor(1, "dynfrsdb-erase", _stay_behind)
+            self._thread = ThreadPoolExecutor(1, "dynfrsdb-erase")
         self._on_the_way.update(keys)
         self._sync = sync
         try:
@@ -74,12 +72,6 @@ class Erasing:
         self._on_the_way.clear()
         if error is not None and not isinstance(error, OSError):
             raise error
-
-
-def _stay_behind() -> None:
-    """Do not push the writer off its processor when it wakes this thread; where that cannot be asked for, go on."""
-    with suppress(AttributeError, OSError):
-        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def _error_of(sync: Callable[[], None]) -> OSError | None:
