@@ -16,20 +16,25 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 
 import numpy as np
 import numpy.typing as npt
 
 from dynfrsdb_engine.forest import Damaged
 from dynfrsdb_engine.grow import Growth
+from dynfrsdb_engine.kernel import Record
 from dynfrsdb_storage import Snapshot, WriteSession, layout
+from dynfrsdb_storage.records import Payload
 
 CHUNK = 450
 """Slots in a chunk when a long list is written: 1,800 bytes, so that two chunks share a page."""
 MOST = 474
 """Slots that a chunk may grow to before it is written as two."""
+FIRST_CHUNK = bytes(4)
+"""Behind a node's key: that of its bucket."""
 Slots = npt.NDArray[np.uint32]
-Pair = tuple[bytes, bytes]
+Pair = tuple[bytes, Payload]
 
 
 class Shelf:
@@ -87,21 +92,21 @@ def cut(tree: int, path: int, slots: Slots) -> Iterator[Pair]:
         yield node + int(part[0]).to_bytes(4, "big"), part.astype("<u4").tobytes()
 
 
-def growth_pairs(growth: Growth) -> tuple[list[Pair], list[Pair]]:
-    """Records as (nodes, buckets) to put, each in the order of the growth; long lists are among the buckets."""
-    nodes: list[Pair] = []
-    buckets: list[Pair] = []
-    records, data = growth.records, growth.data.tobytes()
+def growth_pairs(growth: Growth) -> tuple[Iterable[Pair], Iterable[Pair]]:
+    """Records as (nodes, buckets) to put, each in the order of the growth; long lists are among the buckets, and then
+    those are in the order of their keys. Payloads are views of the growth."""
+    records, data = growth.records, growth.data.data
     keys = layout.node_keys(records["tree"], records["path"])
-    columns = (records[name].tolist() for name in ("at", "size", "bucket", "list_at", "list_size", "tree", "path"))
-    for key, at, size, bucket, list_at, list_size, tree, path in zip(keys, *columns, strict=True):
-        if bucket:
-            buckets.append((key + bytes(4), data[at : at + size]))
-            continue
-        nodes.append((key, data[at : at + size]))
-        if list_size:
-            buckets.extend(cut(tree, path, growth.lists[list_at : list_at + list_size]))
-    return nodes, buckets
+    columns = keys, records["at"].tolist(), (records["at"] + records["size"]).tolist(), records["bucket"].tolist()
+    nodes = ((key, data[at:end]) for key, at, end, bucket in zip(*columns, strict=True) if not bucket)
+    buckets = ((key + FIRST_CHUNK, data[at:end]) for key, at, end, bucket in zip(*columns, strict=True) if bucket)
+    lists = [pair for record in records[records["list_size"] > 0] for pair in _list_pairs(growth, record)]
+    return nodes, sorted([*buckets, *lists], key=itemgetter(0)) if lists else buckets
+
+
+def _list_pairs(growth: Growth, record: Record) -> Iterator[Pair]:
+    at = int(record["list_at"])
+    return cut(int(record["tree"]), int(record["path"]), growth.lists[at : at + int(record["list_size"])])
 
 
 def clear(session: WriteSession, tree: int, path: int) -> None:
@@ -109,6 +114,14 @@ def clear(session: WriteSession, tree: int, path: int) -> None:
     first, last = layout.subtree_range(tree, path)
     session.delete_range("nodes", first, last)
     session.delete_range("buckets", first, last)
+
+
+def put_roots(session: WriteSession, roots: npt.NDArray[np.void], before: npt.NDArray[np.void]) -> None:
+    """Write the roots of all trees, as far as they are not as before."""
+    for chunk, first in enumerate(range(0, roots.size, layout.ROOTS_PER_RECORD)):
+        some = roots[first : first + layout.ROOTS_PER_RECORD]
+        if some.tobytes() != before[first : first + layout.ROOTS_PER_RECORD].tobytes():
+            session.put_roots(chunk, some["stamp"], some["n"], some["tags"])
 
 
 def edit_lists(session: WriteSession, edits: npt.NDArray[np.void]) -> None:
@@ -131,19 +144,24 @@ def edit_lists(session: WriteSession, edits: npt.NDArray[np.void]) -> None:
             slots.insert(at, slot)
         else:
             del slots[at]
-    for key, slots in touched.items():
-        _write_chunk(session, key, slots)
+    session.put_many("buckets", [pair for key, slots in touched.items() for pair in _chunk_again(session, key, slots)])
 
 
-def _write_chunk(session: WriteSession, key: bytes, slots: array[int]) -> None:
-    """Write a chunk again: itself, or in pieces if it grew too large, or nothing; it lies under its smallest slot."""
+def _chunk_again(session: WriteSession, key: bytes, slots: array[int]) -> list[Pair]:
+    """A chunk that has changed: itself, or in pieces if it grew too large, or nothing; it lies under its smallest
+    slot, and is deleted where it lay if that is another one now."""
+    parts = [slots] if 0 < len(slots) <= MOST else _pieces(slots)
     node = key[: layout.NODE_KEY_BYTES]
-    size = len(slots) if len(slots) <= MOST else -(-len(slots) // -(-len(slots) // CHUNK))
-    parts = [slots[start : start + size] for start in range(0, len(slots), max(size, 1))]
-    if not parts or node + parts[0][0].to_bytes(4, "big") != key:
+    pairs: list[Pair] = [(node + part[0].to_bytes(4, "big"), part.tobytes()) for part in parts]
+    if not pairs or pairs[0][0] != key:
         session.delete("buckets", key)
-    for part in parts:
-        session.put("buckets", node + part[0].to_bytes(4, "big"), part.tobytes())
+    return pairs
+
+
+def _pieces(slots: array[int]) -> list[array[int]]:
+    """Equal parts of at most CHUNK slots."""
+    size = -(-len(slots) // max(1, -(-len(slots) // CHUNK)))
+    return [slots[start : start + size] for start in range(0, len(slots), size or 1)]
 
 
 def _first_chunk(snapshot: Snapshot, node: bytes) -> tuple[bytes, bytes]:

@@ -409,7 +409,7 @@ class Transaction:
             )
 
     def _roll_back(self) -> None:
-        if self._session is not None:
+        if self._session is not None and self._db._view.changing:
             with self._db._gate.alone():
                 self._db._view.roll_back(self._session.snapshot)
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -252,7 +252,7 @@ class Proof:
             yield f"'data.mdb' names a record that is gone at {stray.start}"
 
 
-def _differences(tree: int, expected: list[Pair], stored: Iterator[Pair]) -> Iterator[str]:
+def _differences(tree: int, expected: Iterable[Pair], stored: Iterator[tuple[bytes, bytes]]) -> Iterator[str]:
     for key, payload in expected:
         found = next(stored, (b"", b""))
         # A large payload comes back with the zeros that fill up its pages.

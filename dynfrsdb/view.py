@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from dynfrsdb.errors import CorruptStore, EmptyForest
 from dynfrsdb.settings import Settings
-from dynfrsdb.shelf import Shelf, clear, edit_lists, growth_pairs
+from dynfrsdb.shelf import Shelf, clear, edit_lists, growth_pairs, put_roots
 from dynfrsdb_engine.forest import BadRow, Damaged, Forest
 from dynfrsdb_engine.rows import Rows, gather_rows
 from dynfrsdb_engine.spec import Spec, make_spec
@@ -192,18 +192,16 @@ class View:
     def write_to(self, session: WriteSession) -> None:
         """Put everything that changed in the working set into the session's next commit."""
         forest = self.forest
-        for entry in forest.cleared():
-            clear(session, int(entry["tree"]), int(entry["path"]))
+        cleared = forest.cleared()
+        for tree, path in zip(cleared["tree"].tolist(), cleared["path"].tolist(), strict=True):
+            clear(session, tree, path)
         with in_words(self.store.path):
             edit_lists(session, forest.edits())
         written = forest.dirty_records()
         nodes, buckets = growth_pairs(written)
         session.put_many("nodes", nodes)
         session.put_many("buckets", buckets)
-        changed = np.flatnonzero(forest.w.roots != self._roots)
-        if changed.size:
-            roots = forest.w.roots[changed]
-            session.set_roots(changed, roots["stamp"], roots["n"], roots["tags"])
+        put_roots(session, forest.w.roots, self._roots)
         session.state["tags"] += int(forest.w.top[TAGS])
         if (written.records["stamp"] <= session.snapshot.commit).any():
             session.state["settled"] += 1  # a tag was grown, which no stamp tells other processes

@@ -450,13 +450,13 @@ class Forest:
 
     def edits(self) -> npt.NDArray[np.void]:
         """Slots to take out of, or put into, long lists that stay on disk."""
-        edits, nodes = self.w.edits[: self.w.top[EDITS]], self.w.nodes
-        rows = edits["row"]
+        edits = self.w.edits[: self.w.top[EDITS]]
+        nodes = self.w.nodes[edits["row"]]
         alive = (
-            (nodes["kind"][rows] != 0)
-            & (nodes["tree"][rows] == edits["tree"])
-            & (nodes["path"][rows] == edits["path"])
-            & (nodes["fresh"][rows] == 0)
+            (nodes["kind"] != 0)
+            & (nodes["tree"] == edits["tree"])
+            & (nodes["path"] == edits["path"])
+            & (nodes["fresh"] == 0)
         )
         mine: npt.NDArray[np.void] = edits[alive]
         return mine

@@ -91,7 +91,7 @@ class Builder:
         self._free.append((start, count))
         self._writer.zero(start, count)
 
-    def put_sorted(self, database: str, pairs: Iterable[tuple[bytes, bytes]]) -> None:
+    def put_sorted(self, database: str, pairs: Iterable[tuple[bytes, records.Payload]]) -> None:
         """Append many (key, payload) in ascending key order, behind all keys that are there; memory stays bounded."""
         pending = iter(pairs)
         while chunk := list(islice(pending, _PUT_AT_ONCE)):

@@ -100,14 +100,17 @@ def keep_allocated(path: Path, end: int, size: int) -> bool:
         os.close(descriptor)
 
 
-def lengthen(path: Path, end: int) -> None:
-    """Let data.mdb, whose last page ends at `end`, go on for a while with zeros that take no room.
+def lengthen(path: Path, end: int) -> int:
+    """Let data.mdb, whose last page ends at `end`, go on for a while with zeros that take no room; returns its length.
 
     A flipped bit in a page can send LMDB up to 64 KB past that page before it notices. Within the file that is a wrong
     record, which is found out; behind its end it is SIGBUS.
     """
-    if path.stat().st_size < end + layout.TAIL_BYTES // 2:
-        os.truncate(path, end + layout.TAIL_BYTES)
+    length = path.stat().st_size
+    if length >= end + layout.TAIL_BYTES // 2:
+        return length
+    os.truncate(path, end + layout.TAIL_BYTES)
+    return end + layout.TAIL_BYTES
 
 
 def is_full(path: Path) -> bool:

@@ -6,8 +6,13 @@ rows are erased, asks for the outcome first. A process that dies in between has 
 overwrites the rows again.
 """
 
-import threading
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 
 class Erasing:
@@ -16,8 +21,10 @@ class Erasing:
     def __init__(self) -> None:
         self._synced: set[bytes] = set()
         self._on_the_way: set[bytes] = set()
-        self._thread: threading.Thread | None = None
-        self._failed = False
+        self._thread: ThreadPoolExecutor | None = None
+        """One that stays: starting a thread takes longer than waking it."""
+        self._syncing: Future[None] | None = None
+        self._sync: Callable[[], None] = lambda: None
 
     def begun(self, key: bytes) -> bool:
         """Whether the rows of a key are overwritten, whether or not the disk has it."""
@@ -31,31 +38,45 @@ class Erasing:
     def sync(self, keys: Iterable[bytes], sync: Callable[[], None]) -> None:
         """Have the disk take what was overwritten; a disk error leaves it for later."""
         self.wait()
+        if self._thread is None:
+            from concurrent.futures import ThreadPoolExecutor  # not needed by who only looks, and slow to import
+
+            self._thread = ThreadPoolExecutor(1, "dynfrsdb-erase")
         self._on_the_way.update(keys)
-        thread = threading.Thread(target=self._run, args=(sync,), name="dynfrsdb-erase", daemon=True)
+        self._sync = sync
         try:
-            thread.start()
+            self._syncing = self._thread.submit(sync)
         except RuntimeError:  # there are too many threads, or the interpreter is about to end
-            self._run(sync)
-        self._thread = thread
+            self._note(_error_of(sync))
 
     def wait(self) -> None:
-        """Wait for the disk."""
-        if self._thread is None:
-            return
-        if self._thread.ident is not None:
-            self._thread.join()
-        if not self._failed:
-            self._synced |= self._on_the_way
-        self._on_the_way.clear()
-        self._thread, self._failed = None, False
+        """Wait for the disk; what the thread has not come to is done here."""
+        if self._syncing is not None:
+            error = _error_of(self._sync) if self._syncing.cancel() else self._syncing.exception()
+            self._syncing = None
+            self._note(error)
+
+    def close(self) -> None:
+        """Wait for the disk, and end the thread."""
+        self.wait()
+        if self._thread is not None:
+            self._thread.shutdown()
 
     def forget(self, keys: Iterable[bytes]) -> None:
         """These are no longer on `pending`."""
         self._synced.difference_update(keys)
 
-    def _run(self, sync: Callable[[], None]) -> None:
-        try:
-            sync()
-        except OSError:
-            self._failed = True
+    def _note(self, error: BaseException | None) -> None:
+        if error is None:
+            self._synced |= self._on_the_way
+        self._on_the_way.clear()
+        if error is not None and not isinstance(error, OSError):
+            raise error
+
+
+def _error_of(sync: Callable[[], None]) -> OSError | None:
+    try:
+        sync()
+    except OSError as error:
+        return error
+    return None

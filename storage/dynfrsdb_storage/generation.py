@@ -34,7 +34,7 @@ from dynfrsdb_storage.disk import keep_allocated, lengthen
 from dynfrsdb_storage.erasing import Erasing
 from dynfrsdb_storage.errors import CorruptStore
 from dynfrsdb_storage.failpoints import failpoint
-from dynfrsdb_storage.guard import Guard, Keys, Known, Unsound
+from dynfrsdb_storage.guard import Guard, Keys, Known, Places, Unsound
 from dynfrsdb_storage.locks import Lease
 from dynfrsdb_storage.pages import check_length
 from dynfrsdb_storage.rows import RowFile, RowWriter
@@ -76,7 +76,8 @@ class Generation:
         self.lease = lease
         self._rows: RowFile | None = None
         self._writer: RowWriter | None = None
-        self._allocated_to = 0
+        self._length = self._allocated_to = 0
+        """How long data.mdb was when we last looked; it never becomes shorter. And where its blocks end."""
         self._guarding = threading.Lock()
         self._known: weakref.WeakValueDictionary[int, Known] = weakref.WeakValueDictionary()
         """By transaction; kept by its snapshots, and the newest one also here."""
@@ -157,10 +158,14 @@ class Generation:
             for key in keys if not self.writable or self._guard.has_long(known, database) else ():
                 self._guard.look(known, database, key, key)
 
-    def look_before_writing(self, known: Known, database: str, ranges: Iterable[tuple[bytes, bytes]]) -> None:
-        """Before a write transaction changes keys in sorted ranges: raise if that would spread damage (guard.py)."""
-        with self._guarded(database):
-            self._guard.look_before_writing(known, database, ranges)
+    def look_before_writing(self, known: Known, places: Places) -> None:
+        """Before a write transaction: raise if what it will change would spread damage (guard.py)."""
+        with self._guarding:
+            for database, (keys, cuts) in places.items():
+                try:
+                    self._guard.look_before_writing(known, database, keys, cuts)
+                except Unsound as error:
+                    raise self._damaged(database, error) from error
 
     def has_looked(self, known: Known) -> bool:
         """Whether this process has made the commits up to this one, and looked at the pages not long ago."""
@@ -182,10 +187,13 @@ class Generation:
             try:
                 yield
             except Unsound as error:
-                raise CorruptStore(
-                    f"'{database}' in '{self.store}' is damaged ({error}); no answer was given. "
-                    f"Run 'dynfrsdb check {self.store}'"
-                ) from error
+                raise self._damaged(database, error) from error
+
+    def _damaged(self, database: str, error: Unsound) -> CorruptStore:
+        return CorruptStore(
+            f"'{database}' in '{self.store}' is damaged ({error}); no answer was given. "
+            f"Run 'dynfrsdb check {self.store}'"
+        )
 
     def row_writer(self) -> RowWriter:
         """The writer of rows.bin; only for who holds the writer lock."""
@@ -213,14 +221,13 @@ class Generation:
         used = sum(stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"] for stat in stats)
         return int(last_page + 1 - 2 - used)
 
-    def keep_allocated(self) -> None:
-        """See to it that some 64 MB behind the last page of data.mdb belong to it (asks the disk only once per 32 MB of
-        growth), and that the file reaches some way behind that page."""
-        path = self.directory / layout.DATA_FILE
-        end = (int(self.lmdb_info()["last_pgno"]) + 1) * layout.PAGE_BYTES
-        lengthen(path, end)
+    def keep_allocated(self, end: int) -> None:
+        """See to it that some 64 MB behind `end`, where the last page of data.mdb ends, belong to it, and that the file
+        reaches some way behind that page. Asks the disk only when that may not be so any more."""
+        if end + layout.TAIL_BYTES // 2 > self._length:
+            self._length = lengthen(self.directory / layout.DATA_FILE, end)
         if end + layout.KEEP_ALLOCATED // 2 > self._allocated_to:
-            keep_allocated(path, end, layout.KEEP_ALLOCATED)
+            keep_allocated(self.directory / layout.DATA_FILE, end, layout.KEEP_ALLOCATED)
             self._allocated_to = end + layout.KEEP_ALLOCATED
 
     def make_writable(self) -> None:
@@ -249,7 +256,7 @@ class Generation:
                 return
             _registry.pop(self.key, None)
             self.env.close()
-            self.erasing.wait()
+            self.erasing.close()
             if self._writer is not None:
                 self._writer.close()
             self._guard.close()

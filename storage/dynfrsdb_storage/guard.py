@@ -35,10 +35,11 @@ page; the checksums of the records name it.
 import os
 import struct
 import zlib
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from dynfrsdb_storage.layout import PAGE_BYTES, PAGE_HEADER
 from dynfrsdb_storage.looked import Looked, Range
@@ -48,6 +49,7 @@ _TREE = struct.Struct("<IHHQQQQQ")
 _HEADER = struct.Struct("<QHHHH")
 _NODE = struct.Struct("<HHHH")
 _OFFSET = struct.Struct("<H")
+_LAST_NODE = PAGE_BYTES - _NODE.size
 _NO_PAGE = 0xFFFFFFFFFFFFFFFF
 _BRANCH, _LEAF, _LONG = 1, 2, 4
 _FEWEST = {_BRANCH: 2, _LEAF: 1}
@@ -57,14 +59,16 @@ _BIG, _SUBTREE = 1, 2
 Branch = tuple[list[bytes], list[int]]
 _EVERYTHING: Range = b"", None
 Keys = Sequence[bytes]
+Places = dict[str, tuple[list[bytes], list[tuple[bytes, bytes]]]]
+"""Where a transaction writes: the keys that it puts, ascending, and (first, last) of ranges that it deletes, by
+database."""
 
 
 class Unsound(Exception):
     """A page is not what it should be."""
 
 
-@dataclass(frozen=True)
-class Tree:
+class Tree(NamedTuple):
     """One sub-database, as LMDB notes it."""
 
     root: int
@@ -89,6 +93,10 @@ class Known:
     """The first and the last key of each."""
     pages: dict[int, bytes] = field(default_factory=dict)
     """Branches of which only the header was looked at."""
+    headers: set[int] = field(default_factory=set)
+    """Pages of which nothing else was looked at, or read."""
+    kept: dict[str, Any] = field(default_factory=dict)
+    """What snapshots of this transaction found out, for each other."""
 
 
 class Guard:
@@ -151,20 +159,18 @@ class Guard:
                 number, seen = self._way_down(known, tree, key, tree.depth - 2)
                 self._header_of_branch(known, number)
 
-    def look_before_writing(self, known: Known, database: str, ranges: Iterable[tuple[bytes, bytes]]) -> None:
-        """Raise Unsound if a write to keys in sorted (first, last) ranges would change a page whose header is bad.
-
-        A range of more than one key is one to delete, after which a page may be joined with a neighbour.
-        """
-        tree = self.tree(known, database)
+    def look_before_writing(self, known: Known, database: str, keys: Keys, cuts: Iterable[tuple[bytes, bytes]]) -> None:
+        """Raise Unsound if putting sorted keys, or deleting (first, last) ranges, would change a page whose header is
+        bad. After a deletion a page may be joined with a neighbour."""
         self.looked.begin(known.transaction)
-        seen: Range = b"", b""  # by the leaf that was looked at last
-        for first, last in ranges if tree is not None else ():
-            if first == last and _covers(seen, first, last):
-                continue
-            seen = self._look_to_write(known, database, first, first < last)
-            while not _covers(seen, seen[0], last) and seen[1] is not None:
-                seen = self._look_to_write(known, database, seen[1], True)
+        for key, last in cuts:
+            end: bytes | None = key
+            while end is not None and end <= last:
+                end = self._look_to_write(known, database, end, joining=True)
+        at = 0
+        while at < len(keys):
+            end = self._look_to_write(known, database, keys[at], joining=False)
+            at = len(keys) if end is None else bisect_left(keys, end, at + 1)
 
     def count(self, known: Known, database: str) -> tuple[int, int]:
         """How many records the leaves of a database have by their headers, and how many LMDB has noted."""
@@ -208,13 +214,15 @@ class Guard:
             number, bounds = children[i], _between(keys, i, bounds)
         return number, bounds
 
-    def _look_to_write(self, known: Known, database: str, key: bytes, joining: bool) -> Range:
-        """Look at what a write to `key` changes, unless that was done before; returns the bounds of its leaf."""
-        found, tree = self.looked.find(database, joining, key), self.tree(known, database)
-        if found is None and tree is not None:
-            found = self._descend_to_write(known, tree, key, joining)
+    def _look_to_write(self, known: Known, database: str, key: bytes, joining: bool) -> bytes | None:
+        """Look at what a write to `key` changes, unless that was done before; returns where the leaves that were looked
+        at end."""
+        found = self.looked.find(database, joining, key)
+        if found is None:
+            tree = self.tree(known, database)
+            found = _EVERYTHING if tree is None else self._descend_to_write(known, tree, key, joining)
             self.looked.add(database, joining, found)
-        return found or _EVERYTHING
+        return found[1]
 
     def _descend_to_write(self, known: Known, tree: Tree, key: bytes, joining: bool) -> Range:
         """Go down as LMDB does and look at headers, of neighbours too if pages may be joined; where values are long,
@@ -225,7 +233,7 @@ class Guard:
         if tree.long_pages:
             self._look_at_leaf(known, number, bounds)
         else:
-            self._page(number, known.last_page, PAGE_HEADER)
+            self._header(known, number)
         return bounds
 
     def _below(self, known: Known, number: int, bounds: Range, key: bytes, joining: bool = False) -> tuple[int, Range]:
@@ -234,7 +242,7 @@ class Guard:
         page = self._header_of_branch(known, number)
         at, count = _search(page, number, key)
         for i in range(max(at - 1, 0), min(at + 2, count)) if joining else ():
-            self._page(_child(page, number, i)[1], known.last_page, PAGE_HEADER)
+            self._header(known, _child(page, number, i)[1])
         above = _child(page, number, at + 1)[0] if at + 1 < count else bounds[1]
         low, child = _child(page, number, at)
         return child, (low if at else bounds[0], above)
@@ -247,6 +255,12 @@ class Guard:
             if not page[10] & _BRANCH:
                 raise Unsound(f"page {number} is no branch")
         return page
+
+    def _header(self, known: Known, number: int) -> None:
+        """Look at the header of a page, once."""
+        if number not in known.headers:
+            self._page(number, known.last_page, PAGE_HEADER)
+            known.headers.add(number)
 
     def _trees(self, known: Known) -> dict[bytes, Tree]:
         """All sub-databases; they fit one page."""
@@ -338,7 +352,11 @@ def _search(page: bytes, number: int, key: bytes) -> tuple[int, int]:
     low, high = 1, count - 1
     while low <= high:
         middle = (low + high) >> 1
-        found = _child(page, number, middle)[0]
+        place = PAGE_HEADER + 2 * middle
+        at = page[place] | page[place + 1] << 8
+        if at > _LAST_NODE:
+            raise Unsound(f"a record of page {number} is not in it")
+        found = page[at + 8 : at + 8 + (page[at + 6] | page[at + 7] << 8)]
         if found == key:
             return middle, count
         if found < key:
@@ -351,7 +369,7 @@ def _search(page: bytes, number: int, key: bytes) -> tuple[int, int]:
 def _child(page: bytes, number: int, i: int) -> tuple[bytes, int]:
     """The key and the page number of a child of a branch."""
     (at,) = _OFFSET.unpack_from(page, PAGE_HEADER + 2 * i)
-    if at > PAGE_BYTES - _NODE.size:
+    if at > _LAST_NODE:
         raise Unsound(f"a record of page {number} is not in it")
     low, middle, high, key_size = _NODE.unpack_from(page, at)
     return page[at + 8 : at + 8 + key_size], low | middle << 16 | high << 32

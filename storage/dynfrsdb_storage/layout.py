@@ -291,22 +291,18 @@ def _multipliers(words: int) -> npt.NDArray[np.uint64]:
 
 
 def _places(paths: Array) -> npt.NDArray[np.uint64]:
-    """The path bits and the depth of each path as one 64-bit number."""
+    """The path bits and the depth of each path as one 64-bit number; the leading 1 is shifted out of it."""
     paths = np.ascontiguousarray(paths, np.uint64)
-    depths = _bit_lengths(paths) - 1
-    if len(paths) and (depths.min() < 0 or depths.max() > MAX_DEPTH):
-        raise ValueError(f"paths have depth 0 to {MAX_DEPTH}; got {int(depths.min())} to {int(depths.max())}")
-    depth = depths.astype(np.uint64)
-    bits = (paths - (np.uint64(1) << depth)) << (np.uint64(MAX_DEPTH) - depth)
-    places: npt.NDArray[np.uint64] = (bits << np.uint64(8)) | depth
+    depth = _bit_lengths(paths).astype(np.uint64) - np.uint64(1)
+    if depth.max(initial=0) > MAX_DEPTH:  # that of path 0 is 2**64 - 1
+        raise ValueError(f"paths have depth 0 to {MAX_DEPTH}; got paths from {paths.min():#b} to {paths.max():#b}")
+    places: npt.NDArray[np.uint64] = (paths << (np.uint64(64) - depth)) | depth
     return places
 
 
-def _bit_lengths(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-    """int.bit_length of each value; through two exact halves, because float64 would round 2**57 - 1 up."""
-    high = (values >> np.uint64(32)).astype(np.float64)
-    low = (values & np.uint64(0xFFFFFFFF)).astype(np.float64)
-    return np.where(high > 0, np.frexp(high)[1] + 32, np.frexp(low)[1]).astype(np.int64)
+def _bit_lengths(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.int32]:
+    """int.bit_length of each value; behind a leading 10 there is nothing that float64 could round up."""
+    return np.frexp((values & ~(values >> np.uint64(1))).astype(np.float64))[1]
 
 
 def _cut(keys: Array) -> list[bytes]:

@@ -29,12 +29,15 @@ import socket
 import threading
 import time
 import zlib
-from dataclasses import dataclass, replace
+from json.encoder import encode_basestring_ascii as quoted
 from pathlib import Path
+from typing import NamedTuple
 
 from dynfrsdb_storage.errors import CorruptStore, Locked, ReadOnly
 from dynfrsdb_storage.layout import CURRENT_FILE, LOCK_BYTES, LOCK_FILE
 
+_BODY = '{"acknowledged": %d, "free_at": %d, "free_list": %d, "host": %s, "pid": %d, "purpose": %s, "since": %r}'
+"""A holder as JSON, its texts as JSON already: LOCK is written three times with every commit."""
 _POLL = 0.0005
 _POLL_MOST = 0.01
 _held: set[int] = set()
@@ -43,8 +46,7 @@ _noting = threading.RLock()
 that, so that the child knows every descriptor it has to close."""
 
 
-@dataclass(frozen=True)
-class Holder:
+class Holder(NamedTuple):
     """What the lock block says: the last acknowledged commit, the checksum of LMDB's free list and as of when, and
     who holds (or last held) the lock."""
 
@@ -73,7 +75,7 @@ class WriterLock:
         try:
             before = _read(descriptor, store)
             host, purpose = _plain(socket.gethostname()), _plain(purpose)
-            here = replace(before, host=host, pid=os.getpid(), purpose=purpose, since=time.time())
+            here = before._replace(host=host, pid=os.getpid(), purpose=purpose, since=time.time())
             _write(descriptor, here)
         except BaseException:
             _let_go(descriptor)
@@ -85,19 +87,15 @@ class WriterLock:
         """The number of the last commit that was acknowledged."""
         return self._holder.acknowledged
 
-    def acknowledge(self, commit: int) -> None:
-        """Note that `commit` is durable: from now on an older store is a rolled back one."""
-        self._holder = replace(self._holder, acknowledged=commit)
+    def acknowledge(self, commit: int, free_at: int = 0, free_list: int = 0) -> None:
+        """Note that `commit` is durable: from now on an older store is a rolled back one. And for the next writer, the
+        checksum of LMDB's free list at the place of a snapshot, if it is known."""
+        self._holder = self._holder._replace(acknowledged=commit, free_at=free_at, free_list=free_list)
         _write(self._descriptor, self._holder)
 
     def free_list(self, place: int) -> int | None:
         """The checksum of LMDB's free list at the `place` of a snapshot, if it was noted for that one."""
         return self._holder.free_list if self._holder.free_at == place else None
-
-    def note_free_list(self, place: int, checksum: int) -> None:
-        """Note the checksum of LMDB's free list, for the next writer."""
-        self._holder = replace(self._holder, free_at=place, free_list=checksum)
-        _write(self._descriptor, self._holder)
 
     def release(self, in_order: bool) -> None:
         """Give the lock back; not `in_order` leaves our pid in the block, so that the next writer cleans up."""
@@ -106,7 +104,7 @@ class WriterLock:
         descriptor, self._descriptor = self._descriptor, -1
         try:
             if in_order:
-                _write(descriptor, replace(self._holder, pid=0))
+                _write(descriptor, self._holder._replace(pid=0))
         finally:
             _let_go(descriptor)
 
@@ -204,7 +202,7 @@ def _try(store: Path, name: str, flags: int) -> int | None:
 
 def _open(store: Path, name: str, flags: int) -> int:
     try:
-        return os.open(store / name, flags | os.O_CLOEXEC)
+        return os.open(os.path.join(store, name), flags | os.O_CLOEXEC)  # Path is slow, and this is done often
     except FileNotFoundError as error:
         if name == LOCK_FILE:
             raise _missing(store) from error
@@ -216,7 +214,7 @@ def _open(store: Path, name: str, flags: int) -> int:
 def _still_there(descriptor: int, store: Path) -> bool:
     """Whether the file we locked is the one that others will lock."""
     try:
-        there = os.stat(store / LOCK_FILE)
+        there = os.stat(os.path.join(store, LOCK_FILE))
     except FileNotFoundError:
         return False
     return os.path.samestat(there, os.fstat(descriptor))
@@ -251,7 +249,7 @@ def _write(descriptor: int, holder: Holder) -> None:
 
 
 def _block(holder: Holder) -> bytes:
-    body = json.dumps(vars(holder), sort_keys=True).encode()
+    body = (_BODY % holder._replace(host=quoted(holder.host), purpose=quoted(holder.purpose))).encode()
     return (b"%08x %s" % (zlib.crc32(body), body)).ljust(LOCK_BYTES - 1) + b"\n"
 
 

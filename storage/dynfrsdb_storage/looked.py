@@ -5,13 +5,14 @@ sound, so a range of keys stays so while nobody else commits. Nothing is believe
 process lives, too.
 
     nodes     [  leaf 7    leaf 9  )       [ leaf 12 )
-    a commit that splits leaf 9 in two changes nothing here: the keys are the same. Neighbours become one range.
+    a commit that splits leaf 9 in two changes nothing here: the keys are the same. Ranges that touch become one.
 """
 
 import time
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 
 Range = tuple[bytes, bytes | None]
+_NOWHERE: tuple[list[bytes], list[Range]] = [], []
 _TRUSTED = 60.0
 """Seconds after which everything is looked at again."""
 
@@ -40,24 +41,22 @@ class Looked:
             self._transaction = transaction
 
     def find(self, database: str, joining: bool, key: bytes) -> Range | None:
-        """The range around `key` that was looked at."""
-        begins, ranges = self._ranges.get((database, joining), ([], []))
-        i = bisect_right(begins, key) - 1
-        if i < 0:
-            return None
-        end = ranges[i][1]
-        return ranges[i] if end is None or key < end else None
+        """The range around `key` that was looked at; where pages may be joined, more was looked at than otherwise."""
+        for kind in (True,) if joining else (False, True):
+            begins, ranges = self._ranges.get((database, kind), _NOWHERE)
+            i = bisect_right(begins, key) - 1
+            if i >= 0:
+                end = ranges[i][1]
+                if end is None or key < end:
+                    return ranges[i]
+        return None
 
     def add(self, database: str, joining: bool, found: Range) -> None:
         """Note a range, for writes that may join pages with their neighbours or for others."""
         begins, ranges = self._ranges.setdefault((database, joining), ([], []))
-        begin, end = found
-        i = bisect_right(begins, begin)
-        if i < len(begins) and begins[i] == end:
-            del begins[i]
-            end = ranges.pop(i)[1]
-        if i and ranges[i - 1][1] == begin:
-            ranges[i - 1] = begins[i - 1], end
-        else:
-            begins.insert(i, begin)
-            ranges.insert(i, (begin, end))
+        first = bisect_left(ranges, True, key=lambda there: there[1] is None or there[1] >= found[0])
+        last = len(begins) if found[1] is None else bisect_right(begins, found[1])
+        touched = [found, *ranges[first:last]]
+        begin = min(begin for begin, _ in touched)
+        end = None if any(end is None for _, end in touched) else max(end for _, end in touched if end is not None)
+        begins[first:last], ranges[first:last] = [begin], [(begin, end)]

@@ -8,25 +8,27 @@ from typing import TYPE_CHECKING, Any
 import lmdb
 
 from dynfrsdb_storage import layout
+from dynfrsdb_storage.guard import Places
 from dynfrsdb_storage.slots import Claim, Pending, insert_range
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-Ranges = dict[str, list[tuple[bytes, bytes]]]
+Cuts = dict[str, list[tuple[bytes, bytes]]]
+"""Ranges of keys to delete, (first, last), by database."""
+_EVERYTHING = b"", b"\xff" * 12
 
 
 @dataclass(frozen=True)
 class Planned:
     """What a commit takes away, and what it puts."""
 
-    number: int
-    cuts: list[tuple[str, bytes, bytes]]
-    """Ranges of keys to delete, by database."""
-    deletes: list[tuple[str, bytes]]
+    state: dict[str, Any]
+    """The counters, as they will be."""
+    cuts: Cuts
     puts: dict[str, list[tuple[bytes, bytes]]]
-    """Packed records, by database."""
+    """Packed records in the order of their keys, by database."""
     claim: Claim
     written: npt.NDArray[np.uint32]
     """Slots that go live."""
@@ -41,10 +43,8 @@ class Planned:
 
     def apply(self, txn: lmdb.Transaction, databases: dict[str, Any]) -> None:
         """Do all of it in a transaction; deletes come before puts."""
-        for name, first, last in self.cuts:
-            _delete_range(txn, databases[name], first, last)
-        for name, key in self.deletes:
-            txn.delete(key, db=databases[name])
+        for name, ranges in self.cuts.items():
+            _delete(txn, databases[name], sorted(ranges), {key for key, _ in self.puts.get(name, ())})
         for key in self.cleared:
             txn.delete(key, db=databases["pending"])
         self.claim.apply(txn, databases["reserved"], self.written)
@@ -56,27 +56,29 @@ class Planned:
             with txn.cursor(db=databases[name]) as cursor:
                 cursor.putmulti(items)
 
-    def ranges(self) -> Ranges:
-        """Where it writes: (first, last) of keys, by database."""
-        touched = counter_ranges()
-        for name, first, last in self.cuts:
-            touched.setdefault(name, []).append((first, last))
-        for name, key in self.deletes:
-            touched.setdefault(name, []).append((key, key + b"\0"))
+    def places(self) -> Places:
+        """Where it writes."""
+        places = counter_places()
+        for name, ranges in self.cuts.items():
+            places.setdefault(name, ([], []))[1].extend(ranges)
         for name, items in self.puts.items():
-            touched.setdefault(name, []).extend((key, key) for key, _ in items)
-        return touched
+            places.setdefault(name, ([], []))[0].extend([key for key, _ in items])
+        return places
 
 
-def counter_ranges() -> Ranges:
+def counter_places() -> Places:
     """Where every commit writes, also one that only reserves slots."""
-    everything = (b"", b"\xff" * 12)
-    return {"meta": [(layout.META_STATE, layout.META_STATE)], "reserved": [everything], "pending": [everything]}
+    return {"meta": ([layout.META_STATE], []), "reserved": ([], [_EVERYTHING]), "pending": ([], [_EVERYTHING])}
 
 
-def _delete_range(txn: lmdb.Transaction, database: Any, first: bytes, last: bytes) -> None:
+def _delete(txn: lmdb.Transaction, database: Any, ranges: list[tuple[bytes, bytes]], again: set[bytes]) -> None:
+    """Delete what lies in sorted ranges, but for keys that are put `again`: LMDB replaces those where they are."""
     with txn.cursor(db=database) as cursor:
-        there = cursor.set_range(first)
-        while there and bytes(cursor.key()) <= last:
-            cursor.delete()
-            there = bool(cursor.key())
+        for first, last in ranges:
+            there = cursor.set_range(first)
+            while there and (key := bytes(cursor.key())) <= last:
+                if key in again:
+                    there = cursor.next()
+                else:
+                    cursor.delete()
+                    there = bool(cursor.key())

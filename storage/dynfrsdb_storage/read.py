@@ -32,6 +32,7 @@ from dynfrsdb_storage import layout, records
 from dynfrsdb_storage.env import translate
 from dynfrsdb_storage.errors import ClosedStore, CorruptStore, Error
 from dynfrsdb_storage.generation import Generation, share
+from dynfrsdb_storage.guard import Places
 from dynfrsdb_storage.rehearsal import Rehearsal
 from dynfrsdb_storage.rows import RowFile
 
@@ -52,7 +53,6 @@ class Snapshot:
         self._lock = threading.Lock()
         self._loads = loads
         self._ended = ""
-        self._state: dict[str, Any] | None = None
         self.rehearsal: Rehearsal | None = None
         """What is tried on top of this snapshot, by the session that it belongs to."""
         with generation.gate:
@@ -69,12 +69,18 @@ class Snapshot:
     @property
     def state(self) -> dict[str, Any]:
         """The store's counters."""
-        if self._state is None:
+        state: dict[str, Any] | None = self._known.kept.get("state")
+        if state is None:
             payload = self.get("meta", [layout.META_STATE])[0]
             if payload is None:
                 raise CorruptStore(f"'{self.generation.store}' has lost its counters; restore it from a backup")
-            self._state = records.unframe(payload)
-        return self._state
+            state = self.kept["state"] = records.unframe(payload)
+        return state
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """What is known of this commit to all its snapshots in this process."""
+        return self._known.kept
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -90,6 +96,11 @@ class Snapshot:
     def place(self) -> int:
         """LMDB's number of this snapshot's commit together with the generation's: unique in the life of a store."""
         return self.generation.number << 48 | self.transaction
+
+    @property
+    def end(self) -> int:
+        """Where the last page of data.mdb ends."""
+        return (self._known.last_page + 1) * layout.PAGE_BYTES
 
     @property
     def ended(self) -> bool:
@@ -215,9 +226,9 @@ class Snapshot:
         """Whether this process has made the commits up to this one, and looked at LMDB's pages not long ago."""
         return self.generation.has_looked(self._known)
 
-    def look_before_writing(self, database: str, ranges: Iterable[tuple[bytes, bytes]]) -> None:
-        """Raise if a write to keys in sorted (first, last) ranges would meet a page that must not be written on."""
-        self.generation.look_before_writing(self._known, database, ranges)
+    def look_before_writing(self, places: Places) -> None:
+        """Raise if a write to these places would meet a page that must not be written on."""
+        self.generation.look_before_writing(self._known, places)
 
     def free_list(self) -> int:
         """The checksum of LMDB's list of free pages."""
@@ -248,12 +259,14 @@ class Snapshot:
             found.append(payload)
         return found
 
-    def renew(self) -> None:
-        """Move to the newest commit; only the session that made it does this, and only to its own snapshot."""
+    def renew(self, state: dict[str, Any]) -> None:
+        """Move to the newest commit, with the counters that it has; only the session that made it does this, and only
+        to its own snapshot."""
         with self.generation.gate, self._lock:
             self._live().abort()
-            self._txn, self._state = None, None
+            self._txn = None
             self._txn, self._known = self.generation.begin()
+            self.kept["state"] = state
 
     def close(self) -> None:
         """End the snapshot."""

@@ -40,23 +40,24 @@ _SEEDS = {name: zlib.crc32(name.encode() + b"\0") for name in layout.DATABASES}
 _U32 = struct.Struct("<I")
 _PENDING = struct.Struct("<IQ")
 
+Payload: TypeAlias = bytes | memoryview
 Roots: TypeAlias = "tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32], npt.NDArray[np.uint8]]"
 
 
-def pack(database: str, key: bytes, payload: bytes) -> bytes:
+def pack(database: str, key: bytes, payload: Payload) -> bytes:
     """The value to store under `key` of `database`: checksum, payload, padding."""
-    return pack_many(database, [(key, payload)])[0][1]
+    ((_, value),) = pack_many(database, [(key, payload)])
+    return value
 
 
-def pack_many(database: str, pairs: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+def pack_many(database: str, pairs: Iterable[tuple[bytes, Payload]]) -> list[tuple[bytes, bytes]]:
     """`pack` for many (key, payload), keeping their order."""
-    packed = []
     seed, crc32, inline = _SEEDS[database], zlib.crc32, layout.INLINE_LIMIT - layout.CHECKSUM_BYTES
-    for key, payload in pairs:
-        if len(payload) > inline:
-            payload += bytes(_padded(layout.CHECKSUM_BYTES + len(payload)) - layout.CHECKSUM_BYTES - len(payload))
-        packed.append((key, crc32(payload, crc32(key, seed)).to_bytes(4, "little") + payload))
-    return packed
+    return [
+        (key, crc32(data, crc32(key, seed)).to_bytes(4, "little") + data)
+        for key, payload in pairs
+        for data in (payload if len(payload) <= inline else _filled_up(payload),)
+    ]
 
 
 def unpack(database: str, key: bytes, value: bytes) -> bytes | None:
@@ -165,6 +166,7 @@ def describe(database: str, key: bytes) -> str:
     return f"record {key.hex()} of '{database}'"
 
 
-def _padded(size: int) -> int:
-    pages = (size + layout.PAGE_HEADER + layout.PAGE_BYTES - 1) // layout.PAGE_BYTES
-    return pages * layout.PAGE_BYTES - layout.PAGE_HEADER
+def _filled_up(payload: Payload) -> bytes:
+    """A payload that has pages of its own, with zeros up to the end of the last."""
+    size = layout.CHECKSUM_BYTES + layout.PAGE_HEADER + len(payload)
+    return b"".join((payload, bytes(-size % layout.PAGE_BYTES)))

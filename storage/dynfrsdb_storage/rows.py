@@ -139,8 +139,8 @@ class RowWriter:
 
 def ranges_of(slots: layout.Array) -> list[Range]:
     """Sorted slots as (start, count) of their runs."""
-    if not len(slots):
-        return []
+    if len(slots) < 2:
+        return [(slot, 1) for slot in slots.tolist()]
     slots = np.asarray(slots, np.int64)
     breaks = np.flatnonzero(np.diff(slots) != 1) + 1
     starts = np.concatenate(([0], breaks))

@@ -82,6 +82,8 @@ class Claim:
 
     def apply(self, txn: lmdb.Transaction, database: Any, written: layout.Array) -> None:
         """Take the `written` slots off the list of reserved ones; the others that we took stay on it."""
+        if not self._begun:
+            return
         unwritten = [np.empty(0, np.uint32)]
         for start, used, count in self._uses():
             txn.delete(layout.reserved_key(start), db=database)

@@ -133,7 +133,7 @@ class Successor:
         """Leave slots free, as `Builder.leave_free` does."""
         self._send(["free", start, count])
 
-    def put_sorted(self, database: str, pairs: Iterable[tuple[bytes, bytes]]) -> None:
+    def put_sorted(self, database: str, pairs: Iterable[tuple[bytes, records.Payload]]) -> None:
         """Append many (key, payload) in ascending key order, behind all keys that are there."""
         pending = iter(pairs)
         while part := list(islice(pending, _SENT_AT_ONCE)):

@@ -38,7 +38,7 @@ from dynfrsdb_storage.directory import other_generations, switch_current
 from dynfrsdb_storage.errors import ClosedStore, CorruptStore
 from dynfrsdb_storage.failpoints import failpoint
 from dynfrsdb_storage.locks import WriterLock
-from dynfrsdb_storage.planned import Planned, Ranges, counter_ranges
+from dynfrsdb_storage.planned import Cuts, Planned, counter_places
 from dynfrsdb_storage.read import Snapshot
 from dynfrsdb_storage.rehearsal import Rehearsal
 from dynfrsdb_storage.retire import retire_unfinished
@@ -65,7 +65,6 @@ class WriteSession:
         self._pid = os.getpid()
         self._in_doubt = False
         self._broken = ""
-        self._roots: records.Roots | None = None
 
     def __enter__(self) -> WriteSession:
         self._lock = WriterLock.acquire(self._store.path, self._timeout, self._purpose)
@@ -76,11 +75,11 @@ class WriteSession:
                 raise rolled_back(str(self._store.path), self.snapshot.commit, self._lock.acknowledged)
             self._refuse_damaged_free_list(self._lock.free_list(self.snapshot.place))
             self._rows = self._generation.row_writer()
-            self._generation.keep_allocated()
+            self._generation.keep_allocated(self.snapshot.end)
             self._pending: dict[bytes, Pending] = {}
             if formats.is_read(self._generation.identity):
                 self._clean_up()
-                self._pending = pending_ranges(self.snapshot) if self.snapshot.state["pending"] else {}
+                self._pending = self._still_pending()
             self._start_over()
             self._erase()
         except BaseException:
@@ -154,28 +153,23 @@ class WriteSession:
 
     def put(self, database: str, key: bytes, payload: bytes) -> None:
         """Write one record with the next commit."""
-        self._puts[database][key] = payload
+        self._puts[database][key] = records.pack(database, key, payload)
 
-    def put_many(self, database: str, pairs: Iterable[tuple[bytes, bytes]]) -> None:
-        """Write many (key, payload) with the next commit."""
-        self._puts[database].update(pairs)
+    def put_many(self, database: str, pairs: Iterable[tuple[bytes, records.Payload]]) -> None:
+        """Write many (key, payload) with the next commit; payloads are copied."""
+        self._puts[database].update(records.pack_many(database, pairs))
 
     def delete(self, database: str, key: bytes) -> None:
         """Delete one record, if it is there, with the next commit; deletes come before puts."""
-        self._deletes.append((database, key))
+        self.delete_range(database, key, key)
 
     def delete_range(self, database: str, first: bytes, last: bytes) -> None:
         """Delete all records with first <= key <= last with the next commit; deletes come before puts."""
-        self._cuts.append((database, first, last))
+        self._cuts.setdefault(database, []).append((first, last))
 
-    def set_roots(self, trees: layout.Array, stamps: layout.Array, n: layout.Array, tags: layout.Array) -> None:
-        """Set stamp, n and the flag "tags below" of some trees' roots with the next commit."""
-        if self._roots is None:
-            self._roots = self.snapshot.roots()
-        records.set_roots(self._roots, trees, stamps, n, tags)
-        for chunk in np.unique(np.asarray(trees) // layout.ROOTS_PER_RECORD).tolist():
-            part = slice(chunk * layout.ROOTS_PER_RECORD, (chunk + 1) * layout.ROOTS_PER_RECORD)
-            self.put("roots", layout.roots_key(chunk), records.roots_payload(*(c[part] for c in self._roots)))
+    def put_roots(self, chunk: int, stamps: layout.Array, n: layout.Array, tags: layout.Array) -> None:
+        """Set stamp, n and the flag "tags below" of the roots of trees 128*chunk and up with the next commit."""
+        self.put("roots", layout.roots_key(chunk), records.roots_payload(stamps, n, tags))
 
     def release(self, slots: layout.Array) -> None:
         """Give up the slots of removed samples with the next commit; their rows are overwritten after it."""
@@ -197,18 +191,19 @@ class WriteSession:
         if self.snapshot.rehearsal is not None:
             raise ValueError("a rehearsal cannot be committed")
         plan = self._plan()
-        self._look_before_writing(plan.ranges())
+        self.snapshot.look_before_writing(plan.places())
         if len(plan.written) or plan.grown:
             self._sync_rows()
-        self._make_durable(lambda txn: plan.apply(txn, self._generation.databases), plan.number, rows_go_live=True)
+        self._make_durable(lambda txn: plan.apply(txn, self._generation.databases), plan.state, rows_go_live=True)
         for key in plan.cleared:
             del self._pending[key]
         self._generation.erasing.forget(plan.cleared)
         self._pending.update(plan.removed)
+        self.snapshot.kept["pending"] = dict(self._pending)
         self._start_over()
         self._broken = ""
         self._erase()
-        return plan.number
+        return self.snapshot.commit
 
     def move_to(self, generation: str, number: int) -> None:
         """Make another generation the live one: it is complete, synced, and begins with commit `number`. The session is
@@ -223,11 +218,10 @@ class WriteSession:
     def _start_over(self) -> None:
         """Empty buffers on top of the newest commit."""
         self._puts: dict[str, dict[bytes, bytes]] = {name: {} for name in layout.DATABASES}
-        self._deletes: list[tuple[str, bytes]] = []
-        self._cuts: list[tuple[str, bytes, bytes]] = []
+        """Packed records, by database and key."""
+        self._cuts: Cuts = {}
         self._written: list[npt.NDArray[np.uint32]] = []
         self._released: list[npt.NDArray[np.uint32]] = []
-        self._roots = None
         self._claim = Claim()
         self.state: dict[str, Any] = dict(self.snapshot.state)
 
@@ -235,8 +229,7 @@ class WriteSession:
         """Everything the LMDB transaction needs, so that it can be run as often as it takes. The session's own state
         stays as it is: if the transaction fails, the next attempt makes the same plan."""
         number, before, state = self.number, self.snapshot.state, dict(self.state)
-        written = np.unique(np.concatenate([np.empty(0, np.uint32), *self._written]))
-        released = np.unique(np.concatenate([np.empty(0, np.uint32), *self._released]))
+        written, released = _union(self._written), _union(self._released)
         cleared = {key: there for key, there in self._pending.items() if self._generation.erasing.done(key)}
         change = int(state["sequence"])
         removed = {layout.pending_key(number, at): Pending(at, count, change) for at, count in ranges_of(released)}
@@ -252,12 +245,13 @@ class WriteSession:
             "window": layout.MIN_RESERVED,
             "times": ages.noted(before.get("times", b""), number, time.time()),
         }
-        self.put("meta", layout.META_STATE, records.frame({**state, **kept}))
+        state.update(kept)
+        self.put("meta", layout.META_STATE, records.frame(state))
         noted = [(key, records.pending_payload(there.size, there.sequence)) for key, there in removed.items()]
         self.put_many("pending", noted)
-        puts = {name: records.pack_many(name, sorted(pairs.items())) for name, pairs in self._puts.items() if pairs}
-        lists = self._cuts, self._deletes, puts, self._claim
-        return Planned(number, *lists, written, cleared, removed, int(before["slots"]), grown)
+        puts = {name: [(key, values[key]) for key in sorted(values)] for name, values in self._puts.items() if values}
+        slots = int(before["slots"])
+        return Planned(state, self._cuts, puts, self._claim, written, cleared, removed, slots, grown)
 
     def _note_stages(self, state: dict[str, Any], cleared: dict[bytes, Pending], removed: dict[bytes, Pending]) -> None:
         """Add to the ledger what removals have reached since the last commit (stages.py)."""
@@ -294,7 +288,7 @@ class WriteSession:
         if grown:
             self._rows.grow(before["slots"] + grown)
             self._sync_rows()
-        self._look_before_writing(counter_ranges())
+        self.snapshot.look_before_writing(counter_places())
         kept = {
             "commit": self.number,
             "slots": before["slots"] + grown,
@@ -302,19 +296,23 @@ class WriteSession:
             "window": max(layout.MIN_RESERVED, total),
             "times": ages.noted(before.get("times", b""), self.number, time.time()),
         }
+        after = {**before, **kept}
 
         def apply(txn: lmdb.Transaction) -> None:
             if grown:
                 insert_range(txn, self._generation.databases["reserved"], before["slots"], grown)
-            value = records.pack("meta", layout.META_STATE, records.frame({**before, **kept}))
+            value = records.pack("meta", layout.META_STATE, records.frame(after))
             txn.put(layout.META_STATE, value, db=self._generation.databases["meta"])
 
-        self._make_durable(apply, self.number, rows_go_live=False)
+        self._make_durable(apply, after, rows_go_live=False)
         self.state.update(kept)
         self._claim.follow(self.snapshot)
         self._broken = ""
 
-    def _make_durable(self, apply: Callable[[lmdb.Transaction], None], number: int, rows_go_live: bool) -> None:
+    def _make_durable(
+        self, apply: Callable[[lmdb.Transaction], None], state: dict[str, Any], rows_go_live: bool
+    ) -> None:
+        """Commit a transaction that leaves the counters at `state`."""
         self._broken = "a commit of it failed"
         try:
             self._generation.transact(apply, self._doubt)
@@ -326,21 +324,23 @@ class WriteSession:
         if rows_go_live:
             self._written = []
         self._in_doubt = False
-        assert self._lock is not None
-        self._lock.acknowledge(number)
+        self._acknowledge(state)
         failpoint("acknowledge-after")
-        self.snapshot.renew()
-        with suppress(CorruptStore):  # the change stands; the next session says what is wrong
-            self._lock.note_free_list(self.snapshot.place, self.snapshot.free_list())
-        self._generation.keep_allocated()
+        self._generation.keep_allocated(self.snapshot.end)
+
+    def _acknowledge(self, state: dict[str, Any]) -> None:
+        """Move to the commit that was just made, and note in LOCK that it is durable, whatever else goes wrong."""
+        assert self._lock is not None
+        free_at = free_list = 0
+        try:
+            self.snapshot.renew(state)
+            with suppress(CorruptStore):  # the change stands; the next session says what is wrong
+                free_at, free_list = self.snapshot.place, self.snapshot.free_list()
+        finally:
+            self._lock.acknowledge(state["commit"], free_at, free_list)
 
     def _doubt(self, committing: bool) -> None:
         self._in_doubt = committing
-
-    def _look_before_writing(self, ranges: Ranges) -> None:
-        """Raise if an LMDB transaction that writes in these ranges would spread damage."""
-        for name, wanted in ranges.items():
-            self.snapshot.look_before_writing(name, sorted(wanted))
 
     def _refuse_damaged_free_list(self, noted: int | None) -> None:
         """Raise if LMDB's list of free pages is not as the last writer left it: LMDB would overwrite what is on it."""
@@ -363,6 +363,13 @@ class WriteSession:
             clean_window(self.snapshot, self._rows)
             retire_unfinished(self._store.path)
             self._generation.cleaned = True
+
+    def _still_pending(self) -> dict[bytes, Pending]:
+        """The slots on `pending`; who has just made the newest commit knows them."""
+        if not self.snapshot.state["pending"]:
+            return {}
+        known: dict[bytes, Pending] | None = self.snapshot.kept.get("pending")
+        return pending_ranges(self.snapshot) if known is None else dict(known)
 
     def _erase(self) -> None:
         """Zero the rows of removed samples that no reader can look at any more. A disk error leaves them for later."""
@@ -404,6 +411,12 @@ class WriteSession:
             raise ClosedStore(f"this session on '{self._store.path}' is over; begin a new one")
         if self._broken:
             raise ClosedStore(f"this session on '{self._store.path}' cannot go on ({self._broken}); begin a new one")
+
+
+def _union(parts: list[npt.NDArray[np.uint32]]) -> npt.NDArray[np.uint32]:
+    """All slots of some lists, ascending."""
+    slots = parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else np.empty(0, np.uint32)
+    return np.unique(slots) if slots.size > 1 else slots
 
 
 def rolled_back(store: str, commit: int, acknowledged: int) -> CorruptStore:

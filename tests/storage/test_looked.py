@@ -53,3 +53,11 @@ def test_neighbours_become_one_range(seen: Looked) -> None:
 
     assert seen.find("nodes", False, b"c") == (b"b", None)
     assert seen.find("nodes", False, b"a") is None
+
+
+def test_ranges_that_overlap_become_one(seen: Looked) -> None:
+    seen.add("nodes", False, (b"d", b"n"))
+    assert seen.find("nodes", False, b"b") == (b"b", b"p")
+
+    seen.add("nodes", False, (b"a", None))
+    assert seen.find("nodes", False, b"z") == (b"a", None)

@@ -183,19 +183,19 @@ def test_one_session_may_commit_many_times(store: Store) -> None:
     assert problems(store) == []
 
 
-def test_roots_are_set_tree_by_tree(store: Store) -> None:
+def test_roots_are_set_128_trees_at_a_time(store: Store) -> None:
+    stamps, n, tags = np.arange(130), np.arange(130) + 1, np.arange(130) % 2
     with store.write() as session:
-        session.set_roots(np.array([0, 129]), np.array([5, 6]), np.array([7, 8]), np.array([0, 1]))
-        session.set_roots(np.array([1]), np.array([9]), np.array([9]), np.array([1]))
+        session.put_roots(1, stamps[128:], n[128:], tags[128:])
+        session.commit()
+        assert [column[:128].any() for column in session.snapshot.roots()] == [False, False, False]
+        session.put_roots(0, stamps[:128], n[:128], tags[:128])
         session.commit()
 
     with store.snapshot() as snapshot:
-        stamps, n, tags = snapshot.roots()
-        assert [str(column.dtype) for column in (stamps, n, tags)] == ["uint64", "uint32", "uint8"]
-        assert [stamps[i] for i in (0, 1, 2, 129)] == [5, 9, 0, 6]
-        assert [n[i] for i in (0, 1, 2, 129)] == [7, 9, 0, 8]
-        assert [tags[i] for i in (0, 1, 2, 129)] == [0, 1, 0, 1]
-        assert len(stamps) == 130
+        found = snapshot.roots()
+        assert [str(column.dtype) for column in found] == ["uint64", "uint32", "uint8"]
+        assert [column.tolist() for column in found] == [stamps.tolist(), n.tolist(), tags.tolist()]
 
 
 def test_ledger_entries_form_a_chain(store: Store) -> None:
