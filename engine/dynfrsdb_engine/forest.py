@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from dynfrsdb_engine import change as changes
 from dynfrsdb_engine import predict as predicting
+from dynfrsdb_engine.batch import answer_many
 from dynfrsdb_engine.collect import Ops
 from dynfrsdb_engine.commit import dirty_records, drop_dirty, mark_clean
 from dynfrsdb_engine.digest import tree_bytes
@@ -63,6 +64,8 @@ FEW = 8
 """Missing subtrees that are brought one by one; more are brought with everything around them, in one go."""
 ROWS_AT_ONCE = 1024
 """Query rows that one kernel call takes, so that what a cold call needs stays bounded."""
+HOT_ROWS_AT_ONCE = 16_384
+"""The same where nothing may be missing: a tree is copied once for all of them."""
 
 
 class Samples(NamedTuple):
@@ -308,13 +311,15 @@ class Forest:
             )
         else:
             ready = all(
-                self._answer(X[start : start + ROWS_AT_ONCE], out[start : start + ROWS_AT_ONCE])
-                for start in range(0, X.shape[0], ROWS_AT_ONCE)
+                self._answer(X[start : start + HOT_ROWS_AT_ONCE], out[start : start + HOT_ROWS_AT_ONCE])
+                for start in range(0, X.shape[0], HOT_ROWS_AT_ONCE)
             )
         return out if ready else None
 
     def _answer(self, X: npt.NDArray[np.float32], out: npt.NDArray[np.float64]) -> bool:
-        return bool(predicting.answer(self._spec.address, self._working.address, X, out))
+        many = X.shape[0] * self.spec.trees >= self.w.top[TOP_POINT]  # worth a copy of each tree
+        kernel = answer_many if many else predicting.answer
+        return bool(kernel(self._spec.address, self._working.address, X, out))
 
     def _try(self, X: npt.NDArray[np.float32], out: npt.NDArray[np.float64]) -> bool:
         self._counts[1] += 1
