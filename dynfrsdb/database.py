@@ -321,8 +321,6 @@ class Database(Duties):
             view = self._view
             if view.changing or view.place != self._store.newest() or self._store.moved():
                 return None
-            if view.is_empty:
-                return None  # the long way says so in words
             return view.forest.predict_if_ready(rows)
 
     def _committed_view(self) -> View:

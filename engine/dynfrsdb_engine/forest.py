@@ -129,6 +129,11 @@ class Forest:
         return int(self.w.top[TAGS])
 
     @property
+    def is_empty(self) -> bool:
+        """Whether no tree holds a sample, so that there is no answer."""
+        return not self.w.roots["n"].any()
+
+    @property
     def size(self) -> int:
         """Bytes in use."""
         return used_bytes(self.w)
@@ -303,23 +308,25 @@ class Forest:
         return out
 
     def predict_if_ready(self, X: npt.NDArray[np.float32]) -> npt.NDArray[np.float64] | None:
-        """As `predict`, if everything needed is in memory; changes nothing, so several threads may call it at once."""
+        """As `predict`, if everything needed is in memory and there are samples at all; changes nothing, so several
+        threads may call it at once."""
         out = np.empty((X.shape[0], self.spec.classes or 1))
         if self.track:
-            ready = predicting.predict(
+            ready = not self.is_empty and predicting.predict(
                 self._spec.address, self._working.address, X, out, NO_NEEDS, np.zeros(2, np.int64), True
             )
         else:
-            ready = all(
-                self._answer(X[start : start + HOT_ROWS_AT_ONCE], out[start : start + HOT_ROWS_AT_ONCE])
-                for start in range(0, X.shape[0], HOT_ROWS_AT_ONCE)
-            )
+            ready = self._answer(X, out)
         return out if ready else None
 
     def _answer(self, X: npt.NDArray[np.float32], out: npt.NDArray[np.float64]) -> bool:
-        many = X.shape[0] * self.spec.trees >= self.w.top[TOP_POINT]  # worth a copy of each tree
-        kernel = answer_many if many else predicting.answer
-        return bool(kernel(self._spec.address, self._working.address, X, out))
+        n, most = X.shape[0], HOT_ROWS_AT_ONCE
+        if n > most:
+            return all(self._answer(X[i : i + most], out[i : i + most]) for i in range(0, n, most))
+        worth_copies = n * self.spec.trees >= self.w.top[TOP_POINT]
+        kernel = answer_many if worth_copies else predicting.answer
+        answered: bool = kernel(self._spec.address, self._working.address, X, out)
+        return answered
 
     def _try(self, X: npt.NDArray[np.float32], out: npt.NDArray[np.float64]) -> bool:
         self._counts[1] += 1
