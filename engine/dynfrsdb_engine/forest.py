@@ -19,7 +19,16 @@ from dynfrsdb_engine.batch import answer_many
 from dynfrsdb_engine.collect import Ops
 from dynfrsdb_engine.commit import dirty_records, drop_dirty, mark_clean
 from dynfrsdb_engine.digest import tree_bytes
-from dynfrsdb_engine.follow import compact, drop_nodes, drop_unlisted_tags, mark_used, renew, sample_uses
+from dynfrsdb_engine.follow import (
+    FOUND_GONE,
+    FOUND_SPLIT,
+    compact,
+    drop_nodes,
+    drop_unlisted_tags,
+    mark_used,
+    renew,
+    sample_uses,
+)
 from dynfrsdb_engine.grow import RECORD, BadRow, Growth, Job, grow_jobs, grow_parallel
 from dynfrsdb_engine.hashing import spread
 from dynfrsdb_engine.install import GOOD, WRONG_STAMP, install, make_room, take_list
@@ -66,6 +75,8 @@ ROWS_AT_ONCE = 1024
 """Query rows that one kernel call takes, so that what a cold call needs stays bounded."""
 HOT_ROWS_AT_ONCE = 16_384
 """The same where nothing may be missing: a tree is copied once for all of them."""
+RESTORED_AT_ONCE = 32_768
+"""Samples below nodes that are brought anew when a commit is followed."""
 
 
 class Samples(NamedTuple):
@@ -186,8 +197,7 @@ class Forest:
         missing = found[found["what"] == FOUND_MISSING]["path"].tolist()
         if missing:
             for top in missing if len(missing) <= FEW else [path]:
-                below = list(self.source.below(tree, top))
-                self._bring([(tree, place, bucket) for place, bucket, _ in below], [payload for _, _, payload in below])
+                self._bring_below(tree, top)
             found = self._scan_below(tree, path)
         for entry in found:
             if entry["what"] == FOUND_MISSING:
@@ -233,18 +243,36 @@ class Forest:
     # Following and shrinking
 
     def follow(self, stamps: npt.NDArray[np.uint64], n: npt.NDArray[np.uint32], tags: npt.NDArray[np.uint8]) -> None:
-        """Move to a commit with these roots: bring changed splits up to date, drop what changed otherwise."""
+        """Move to a commit with these roots: bring changed splits up to date, and anew what changed otherwise."""
         trees = np.flatnonzero(self.w.roots["stamp"] != stamps.astype(np.int64))
         self.set_roots(stamps, n, tags)
         paths = np.ones(trees.size, np.uint64)
         loaded = self.w.points["feature"][trees] != MISSING
         trees, paths = trees[loaded], paths[loaded]
+        gone = [np.zeros(0, FOUND)]
         while trees.size:
             found = self._renew(trees, paths)
-            trees, paths = np.ascontiguousarray(found["tree"]), np.ascontiguousarray(found["path"])
+            gone.append(found[found["what"] == FOUND_GONE])
+            changed = found[found["what"] == FOUND_SPLIT]
+            trees, paths = np.ascontiguousarray(changed["tree"]), np.ascontiguousarray(changed["path"])
+        self._restore(np.concatenate(gone))
+
+    def _restore(self, gone: npt.NDArray[np.void]) -> None:
+        """Bring what was dropped anew, with all below it: the smallest first, until it is enough for one query."""
+        gone = gone[np.argsort(gone["n"], kind="stable")]
+        gone = gone[np.cumsum(gone["n"]) <= RESTORED_AT_ONCE]
+        if gone.size:
+            self.load(np.ascontiguousarray(gone["tree"]), np.ascontiguousarray(gone["path"]))
+        splits = gone[(gone["n"] > self.spec.bucket) & (self.w.points["feature"][gone["point"]] >= 0)]
+        for tree, path in splits[["tree", "path"]].tolist():
+            self._bring_below(tree, path)
+
+    def _bring_below(self, tree: int, path: int) -> None:
+        below = list(self.source.below(tree, path))
+        self._bring([(tree, place, bucket) for place, bucket, _ in below], [payload for _, _, payload in below])
 
     def _renew(self, trees: npt.NDArray[np.int64], paths: npt.NDArray[np.uint64]) -> npt.NDArray[np.void]:
-        """Bring these nodes up to date; returns the children to look at next."""
+        """Bring these nodes up to date; returns the children to look at next, and what was dropped."""
         sizes = np.empty(trees.size, np.int64)
         expected_sizes(self._working.address, trees, paths, sizes)
         small = sizes <= self.spec.bucket
