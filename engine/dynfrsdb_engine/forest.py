@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from dynfrsdb_engine import change as changes
 from dynfrsdb_engine import predict as predicting
-from dynfrsdb_engine.batch import answer_many
+from dynfrsdb_engine.batch import LANES, answer_many
 from dynfrsdb_engine.collect import Ops
 from dynfrsdb_engine.commit import dirty_records, drop_dirty, mark_clean
 from dynfrsdb_engine.digest import tree_bytes
@@ -351,7 +351,7 @@ class Forest:
         n, most = X.shape[0], HOT_ROWS_AT_ONCE
         if n > most:
             return all(self._answer(X[i : i + most], out[i : i + most]) for i in range(0, n, most))
-        worth_copies = n * self.spec.trees >= self.w.top[TOP_POINT]
+        worth_copies = n >= LANES and n * self.spec.trees >= self.w.top[TOP_POINT]
         kernel = answer_many if worth_copies else predicting.answer
         answered: bool = kernel(self._spec.address, self._working.address, X, out)
         return answered
