@@ -246,21 +246,22 @@ class Forest:
         """Move to a commit with these roots: bring changed splits up to date, and anew what changed otherwise."""
         trees = np.flatnonzero(self.w.roots["stamp"] != stamps.astype(np.int64))
         self.set_roots(stamps, n, tags)
-        paths = np.ones(trees.size, np.uint64)
-        loaded = self.w.points["feature"][trees] != MISSING
-        trees, paths = trees[loaded], paths[loaded]
-        gone = [np.zeros(0, FOUND)]
-        while trees.size:
-            found = self._renew(trees, paths)
+        trees = trees[self.w.points["feature"][trees] != MISSING]
+        roots = np.zeros(trees.size, FOUND)
+        roots["tree"], roots["path"], roots["point"], roots["n"] = trees, 1, trees, n[trees]
+        small = roots["n"] <= self.spec.bucket
+        drop_nodes(self._working.address, trees[small], np.ones(np.count_nonzero(small), np.uint64))
+        gone, changed = [roots[small]], roots[~small]
+        while changed.size:
+            found = self._renew(changed)
             gone.append(found[found["what"] == FOUND_GONE])
             changed = found[found["what"] == FOUND_SPLIT]
-            trees, paths = np.ascontiguousarray(changed["tree"]), np.ascontiguousarray(changed["path"])
         self._restore(np.concatenate(gone))
 
     def _restore(self, gone: npt.NDArray[np.void]) -> None:
         """Bring what was dropped anew, with all below it: the smallest first, until it is enough for one query."""
         gone = gone[np.argsort(gone["n"], kind="stable")]
-        gone = gone[np.cumsum(gone["n"]) <= RESTORED_AT_ONCE]
+        gone = gone[(gone["n"] > 0) & (np.cumsum(gone["n"]) <= RESTORED_AT_ONCE)]
         if gone.size:
             self.load(np.ascontiguousarray(gone["tree"]), np.ascontiguousarray(gone["path"]))
         splits = gone[(gone["n"] > self.spec.bucket) & (self.w.points["feature"][gone["point"]] >= 0)]
@@ -271,14 +272,10 @@ class Forest:
         below = list(self.source.below(tree, path))
         self._bring([(tree, place, bucket) for place, bucket, _ in below], [payload for _, _, payload in below])
 
-    def _renew(self, trees: npt.NDArray[np.int64], paths: npt.NDArray[np.uint64]) -> npt.NDArray[np.void]:
-        """Bring these nodes up to date; returns the children to look at next, and what was dropped."""
-        sizes = np.empty(trees.size, np.int64)
-        expected_sizes(self._working.address, trees, paths, sizes)
-        small = sizes <= self.spec.bucket
-        drop_nodes(self._working.address, trees[small], paths[small])
+    def _renew(self, changed: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
+        """Bring these splits up to date; returns the children to look at next, and what was dropped."""
         places = [
-            (tree, path, False) for tree, path in zip(trees[~small].tolist(), paths[~small].tolist(), strict=True)
+            (tree, path, False) for tree, path in zip(changed["tree"].tolist(), changed["path"].tolist(), strict=True)
         ]
         records, data = self._as_records(places, self.source.records(places))
         found = np.zeros(2 * len(places), FOUND)

@@ -216,6 +216,26 @@ def test_many_rows_get_the_answers_that_each_gets_alone(seed: int) -> None:
             assert ready.tobytes() == each.tobytes(), f"step {step}"
 
 
+@pytest.mark.parametrize("seed", range(24))
+def test_who_follows_a_commit_has_all_that_it_changed_in_memory(seed: int) -> None:
+    history = History(seed)
+    forest, rows = history.forest, history.data.rows.astype(np.float32)
+    reader = Forest(forest.spec, forest.shelf, forest.table.rows, changeable=False)
+    ready = 0
+
+    for step in history.steps():
+        forest.settle()
+        in_all_trees, roots = bool(reader.w.roots["n"].all()), forest.shelf.roots
+        reader.follow(roots["stamp"].astype(np.uint64), roots["n"].astype(np.uint32), roots["tags"].astype(np.uint8))
+        if forest.live:
+            said = reader.predict_if_ready(rows)
+            assert said is not None or not in_all_trees, f"step {step}"
+            assert reader.predict(rows).tobytes() == forest.forest.predict(rows).tobytes(), f"step {step}"
+            ready += said is not None
+
+    assert ready or len(history.pool) < 12
+
+
 @pytest.mark.parametrize("seed", range(100, 124))
 def test_every_stored_split_has_the_statistics_of_the_twins_node(seed: int) -> None:
     history = History(seed)
