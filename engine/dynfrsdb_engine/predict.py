@@ -19,7 +19,7 @@ from dynfrsdb_engine.reference import Address
 from dynfrsdb_engine.spec import Spec, spec_at
 from dynfrsdb_engine.working import CLOCK, LEAF_POINT, TAGGED, Working, working_at
 
-LANES = 8
+LANES = 16
 """Trees that one row walks in side by side."""
 ZERO, ONE = np.uint64(0), np.uint64(1)
 Points = npt.NDArray[np.uint64]
@@ -46,21 +46,19 @@ def step_down(points: npt.NDArray[np.void], x: npt.NDArray[np.float32], at: np.u
 
 
 @inner
-def walk(points: npt.NDArray[np.void], x: npt.NDArray[np.float32], ends: Points) -> None:
-    """Take a row from the eight points in `ends` to the first that is not a split.
+def walk(points: npt.NDArray[np.void], x: npt.NDArray[np.float32], ends: Points, start: np.uint64) -> None:
+    """Take a row from `LANES` points in `ends` to the first that is not a split.
 
-    Every step waits for memory; side by side, in registers, the waits overlap. Unsigned, because numba looks whether a
-    signed index is negative.
+    Every step waits for memory; side by side the waits overlap. Unsigned, because numba looks whether a signed index is
+    negative.
     """
-    a, b, c, d, e, f, g, h = ends[0], ends[1], ends[2], ends[3], ends[4], ends[5], ends[6], ends[7]
-    going = True
-    while going:
-        a1, b1, c1 = step_down(points, x, a), step_down(points, x, b), step_down(points, x, c)
-        d1, e1, f1 = step_down(points, x, d), step_down(points, x, e), step_down(points, x, f)
-        g1, h1 = step_down(points, x, g), step_down(points, x, h)
-        going = ((a ^ a1) | (b ^ b1) | (c ^ c1) | (d ^ d1) | (e ^ e1) | (f ^ f1) | (g ^ g1) | (h ^ h1)) != ZERO
-        a, b, c, d, e, f, g, h = a1, b1, c1, d1, e1, f1, g1, h1
-    ends[0], ends[1], ends[2], ends[3], ends[4], ends[5], ends[6], ends[7] = a, b, c, d, e, f, g, h
+    moved = ONE
+    while moved != ZERO:
+        moved = ZERO
+        for k in range(start, start + np.uint64(LANES)):
+            at = step_down(points, x, ends[k])
+            moved |= at ^ ends[k]
+            ends[k] = at
 
 
 @inner
@@ -76,9 +74,10 @@ def path_of(points: npt.NDArray[np.void], at: int, x: npt.NDArray[np.float32]) -
 
 
 @inner
-def add_leaf(spec: Spec, leaves: npt.NDArray[np.int64], place: int, out: npt.NDArray[np.float64], i: int) -> None:
-    """Add what one leaf says to answer `i`."""
-    n = np.float64(leaves[place])
+def add_leaf(
+    spec: Spec, leaves: npt.NDArray[np.int64], place: int, n: float, out: npt.NDArray[np.float64], i: int
+) -> None:
+    """Add what one leaf of `n` samples says to answer `i`."""
     if spec.classes == 0:
         out[i, 0] += spec.offset + spec.step * (np.float64(leaves[place + 3]) / n)
         return
@@ -131,15 +130,18 @@ def answer(
     spec, w = spec_at(spec_address), working_at(w_address)
     points, leaves, roots = w.points, w.leaves, w.roots
     trees, holding = np.zeros(roots.size + LANES, np.uint64), begin(out, roots)
+    sizes = np.empty(roots.size, np.float64)
     for i in range(X.shape[0]):
         list_trees(roots, trees)
         for k in range(0, holding, LANES):
-            walk(points, X[i], trees[k : k + LANES])
-        for k in range(holding):
+            walk(points, X[i], trees, np.uint64(k))
+        for k in range(holding):  # before any leaf is added, so that the waits for all of them overlap
             point = points[trees[k]]
             if point.feature != LEAF_POINT:
                 return False
-            add_leaf(spec, leaves, np.int64(point.child), out, i)
+            trees[k], sizes[k] = point.child, leaves[point.child]
+        for k in range(holding):
+            add_leaf(spec, leaves, np.int64(trees[k]), sizes[k], out, i)
     divide(out, holding)
     return holding > 0
 
@@ -178,7 +180,8 @@ def predict(
         for i in range(X.shape[0]):
             point = w.points[descend(w.points, t, X[i])]
             if point.feature == LEAF_POINT:
-                add_leaf(spec, w.leaves, np.int64(point.child), out, i)
+                place = np.int64(point.child)
+                add_leaf(spec, w.leaves, place, np.float64(w.leaves[place]), out, i)
                 if track:
                     note_use(w, np.int64(point.owner))
                 continue
