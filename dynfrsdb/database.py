@@ -45,10 +45,10 @@ from dynfrsdb_storage import Store, WriteSession
 
 CACHE_BYTES = 512 << 20
 """Memory that a working set may take before what was used least lately is dropped."""
-SMALL = 512
-"""Tags with at most this many samples are grown before the commit that made them."""
-AT_ONCE = 8_192
-"""Unless together they have more samples than this: a batch leaves them to the background."""
+SMALL = AT_ONCE = 8_192
+"""Tags are grown before the commit that made them, the smallest first, if together they have no more samples."""
+TINY = 512
+"""Unless those with at most this many have more than that: such a batch leaves all of them to the background."""
 Answer = Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float64]]
 Result = TypeVar("Result")
 
@@ -321,8 +321,6 @@ class Database(Duties):
             view = self._view
             if view.changing or view.place != self._store.newest() or self._store.moved():
                 return None
-            if view.is_empty:
-                return None  # the long way says so in words
             return view.forest.predict_if_ready(rows)
 
     def _committed_view(self) -> View:
@@ -376,8 +374,9 @@ class Database(Duties):
         if self._settle == "auto":
             with self._view.within(session.snapshot) as forest:
                 tags = forest.dirty_tags(SMALL)
-                if tags["n"].sum() <= AT_ONCE:
-                    forest.grow_tags(tags)
+                tags = tags[np.argsort(tags["n"], kind="stable")]
+                if tags["n"][tags["n"] <= TINY].sum() <= AT_ONCE:
+                    forest.grow_tags(tags[np.cumsum(tags["n"]) <= AT_ONCE])
 
 
 class _Planned(Exception):

@@ -10,13 +10,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import get_ident
+from types import TracebackType
 
 
 class Gate:
     """A readers-writer lock; who holds it alone may enter again."""
 
     def __init__(self) -> None:
-        self._condition = threading.Condition()
+        self._lock = threading.Lock()
+        self._condition = threading.Condition(self._lock)
+        self._shared = _Shared(self)
         self._looking = 0
         self._waiting = 0
         self._alone: int | None = None
@@ -27,28 +31,14 @@ class Gate:
         """Whether somebody is changing the working set now."""
         return self._alone is not None
 
-    @contextmanager
-    def shared(self) -> Iterator[None]:
+    def shared(self) -> _Shared:
         """Look, together with others."""
-        if self._alone == threading.get_ident():
-            yield
-            return
-        with self._condition:
-            while self._alone is not None or self._waiting:
-                self._condition.wait()
-            self._looking += 1
-        try:
-            yield
-        finally:
-            with self._condition:
-                self._looking -= 1
-                if not self._looking:
-                    self._condition.notify_all()
+        return self._shared
 
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Change, with nobody else inside."""
-        mine = threading.get_ident()
+        mine = get_ident()
         with self._condition:
             if self._alone != mine:
                 self._waiting += 1
@@ -68,3 +58,30 @@ class Gate:
                 if not self._depth:
                     self._alone = None
                     self._condition.notify_all()
+
+
+class _Shared:
+    """A block in which a gate's working set does not change. Every query begins here, so it is no generator."""
+
+    __slots__ = ("_gate",)
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+
+    def __enter__(self) -> None:
+        gate = self._gate
+        if gate._alone != get_ident():
+            with gate._lock:
+                while gate._alone is not None or gate._waiting:
+                    gate._condition.wait()
+                gate._looking += 1
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        gate = self._gate
+        if gate._alone != get_ident():
+            with gate._lock:
+                gate._looking -= 1
+                if gate._waiting and not gate._looking:
+                    gate._condition.notify_all()

@@ -66,9 +66,7 @@ def features(X: Any, n_features: int, feature_names: Sequence[str] | None = None
         return f"row {row}, column {feature_names[column]!r}" if feature_names else f"row {row}, column {column}"
 
     numeric = _matrix(X, n_features, place)
-    with np.errstate(over="ignore", invalid="ignore"):
-        rounded = numeric.astype(np.float32, order="C", copy=True)
-    rounded += np.float32(0.0)  # -0.0 + 0.0 is 0.0
+    rounded = _rounded(numeric)
     finite = np.isfinite(rounded)
     if np.count_nonzero(finite) != finite.size:  # on a single row half the price of .all()
         row, column = np.argwhere(~finite)[0].tolist()
@@ -230,7 +228,21 @@ def _matrix(X: Any, d: int, place: Callable[[int, int], str]) -> npt.NDArray[Any
     return rows
 
 
+def _rounded(numeric: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    """A copy in float32 and in the order of C, without -0.0."""
+    zero = np.float32(0.0)  # -0.0 + 0.0 is 0.0
+    if numeric.dtype == np.float32:
+        copied: npt.NDArray[np.float32] = np.add(numeric, zero, order="C")
+        return copied
+    with np.errstate(over="ignore", invalid="ignore"):
+        rounded = numeric.astype(np.float32, order="C", copy=True)
+    rounded += zero
+    return rounded
+
+
 def _as_array(X: Any) -> npt.NDArray[Any]:
+    if type(X) is np.ndarray:
+        return X
     kinds = {getattr(dtype, "kind", "O") for dtype in getattr(X, "dtypes", ())}
     if kinds and kinds <= set("biuf"):
         # A frame of bool and float columns would become an array of objects, to be read cell by cell.

@@ -224,13 +224,8 @@ class View:
             if snapshot.ended:
                 self.forget()
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether no tree holds a sample, so that there is no answer."""
-        return not self.forest.w.roots["n"].any()
-
     def predict(self, X: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
         """Mean answers for rows of features; inside `at`, or when everything needed is in memory."""
-        if self.is_empty:
+        if self.forest.is_empty:
             raise EmptyForest(f"'{self.store.path}' holds no samples; add some first")
         return self.forest.predict(X)

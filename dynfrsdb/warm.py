@@ -50,7 +50,7 @@ def _create(path: Path, samples: int) -> None:
 
 
 def _ask(db: Database, reader: Database) -> None:
-    X = np.zeros((9, 4))
+    X = np.zeros((99, 4))
     for handle in (db, reader):
         handle.predict_proba(X)
         handle.predict_proba(X[:1])

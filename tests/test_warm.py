@@ -59,6 +59,23 @@ print(starts.tolist())
 """
 
 
+MULTIPLIES = """
+import sys
+import numba
+import numpy as np
+from dynfrsdb_engine.score import entropy_table
+
+entropy_table()
+print("scipy.linalg" in sys.modules)
+print(numba.njit(lambda a: np.dot(a, a))(np.ones(2)), "scipy.linalg" in sys.modules)
+"""
+
+
+def test_scipy_is_loaded_for_code_that_multiplies_matrices_and_not_for_ours() -> None:
+    pytest.importorskip("scipy")
+    assert run(MULTIPLIES) == "False\n2.0 True\n"
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
 def test_a_process_that_gave_up_its_rights_compiles_in_memory(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)

@@ -20,6 +20,7 @@ Bottom up:
     change      the walk that brings changes to every node they touch
     commit      working set -> records, for a commit
     predict     rows of features -> answers, or what is missing to give one
+    batch       ... many rows at once, if nothing is missing
     scan        find tags, and what is not in memory
     follow      move on to a newer commit; stay within a budget of memory
     digest      a tree as the bytes that are hashed

@@ -12,6 +12,9 @@ what was grown there privately.
     | `-bucket
     `-right ...
 
+What was dropped is noted, so that the caller can bring it anew at once: left to the queries that need it, it would cost
+each of them a round.
+
 Memory only grows until `compact` copies what was used lately into new arrays and leaves the rest, and all gaps, behind.
 """
 
@@ -36,7 +39,7 @@ from dynfrsdb_engine.records import (
 )
 from dynfrsdb_engine.recount import copy_candidate
 from dynfrsdb_engine.reference import Address
-from dynfrsdb_engine.scan import FOUND_MISSING, note_found
+from dynfrsdb_engine.scan import note_found
 from dynfrsdb_engine.slots import copy
 from dynfrsdb_engine.spec import Spec, spec_at
 from dynfrsdb_engine.unaligned import get16, get32, get64, get_float
@@ -56,6 +59,7 @@ from dynfrsdb_engine.working import (
 )
 
 ZERO = np.int64(0)
+FOUND_SPLIT, FOUND_GONE = np.int64(3), np.int64(4)
 Bytes = npt.NDArray[np.uint8]
 
 
@@ -94,7 +98,8 @@ def renew(
     data: Bytes,
     found: npt.NDArray[np.void],
 ) -> tuple[int, int, int]:
-    """Bring points up to date with new records, or drop them; notes children to look at next in `found`.
+    """Bring points up to date with new records, or drop them; notes in `found` children to look at next, and what was
+    dropped.
 
     Returns (what became of the last record looked at, its index, how many were noted).
     """
@@ -105,10 +110,11 @@ def renew(
         at, parent = locate(w, record.tree, record.path, depth_of(record.path))
         if at < 0 or w.points[at].feature == MISSING:
             continue
+        stamp, n = expected(w, record.tree, record.path, parent)
         if not same_split(w, record, data, at):
             drop_point(w, at)
+            count = note_found(found, count, record.tree, record.path, at, n, FOUND_GONE)
             continue
-        stamp, n = expected(w, record.tree, record.path, parent)
         if get64(data, record.at + AT_STAMP) != stamp:
             return WRONG_STAMP, i, count
         if get32(data, record.at + 4) != n:
@@ -120,11 +126,12 @@ def renew(
         for side in range(2):
             if not changed[side] or w.points[child + side].feature == MISSING:
                 continue
-            if sizes[side] > spec.bucket and w.points[child + side].owner >= 0 and w.points[child + side].feature >= 0:
-                path = record.path * np.uint64(2) + np.uint64(side)
-                count = note_found(found, count, record.tree, path, child + side, sizes[side], FOUND_MISSING)
-            else:
+            point, what = w.points[child + side], FOUND_SPLIT
+            if sizes[side] <= spec.bucket or point.owner < 0 or point.feature < 0:
                 drop_point(w, child + side)
+                what = FOUND_GONE
+            path = record.path * np.uint64(2) + np.uint64(side)
+            count = note_found(found, count, record.tree, path, child + side, sizes[side], what)
     return GOOD, -1, count
 
 

@@ -15,10 +15,20 @@ import numpy.typing as npt
 
 from dynfrsdb_engine import change as changes
 from dynfrsdb_engine import predict as predicting
+from dynfrsdb_engine.batch import LANES, answer_many
 from dynfrsdb_engine.collect import Ops
 from dynfrsdb_engine.commit import dirty_records, drop_dirty, mark_clean
 from dynfrsdb_engine.digest import tree_bytes
-from dynfrsdb_engine.follow import compact, drop_nodes, drop_unlisted_tags, mark_used, renew, sample_uses
+from dynfrsdb_engine.follow import (
+    FOUND_GONE,
+    FOUND_SPLIT,
+    compact,
+    drop_nodes,
+    drop_unlisted_tags,
+    mark_used,
+    renew,
+    sample_uses,
+)
 from dynfrsdb_engine.grow import RECORD, BadRow, Growth, Job, grow_jobs, grow_parallel
 from dynfrsdb_engine.hashing import spread
 from dynfrsdb_engine.install import GOOD, WRONG_STAMP, install, make_room, take_list
@@ -63,6 +73,10 @@ FEW = 8
 """Missing subtrees that are brought one by one; more are brought with everything around them, in one go."""
 ROWS_AT_ONCE = 1024
 """Query rows that one kernel call takes, so that what a cold call needs stays bounded."""
+HOT_ROWS_AT_ONCE = 16_384
+"""The same where nothing may be missing: a tree is copied once for all of them."""
+RESTORED_AT_ONCE = 32_768
+"""Samples below nodes that are brought anew when a commit is followed."""
 
 
 class Samples(NamedTuple):
@@ -126,6 +140,11 @@ class Forest:
         return int(self.w.top[TAGS])
 
     @property
+    def is_empty(self) -> bool:
+        """Whether no tree holds a sample, so that there is no answer."""
+        return not self.w.roots["n"].any()
+
+    @property
     def size(self) -> int:
         """Bytes in use."""
         return used_bytes(self.w)
@@ -178,8 +197,7 @@ class Forest:
         missing = found[found["what"] == FOUND_MISSING]["path"].tolist()
         if missing:
             for top in missing if len(missing) <= FEW else [path]:
-                below = list(self.source.below(tree, top))
-                self._bring([(tree, place, bucket) for place, bucket, _ in below], [payload for _, _, payload in below])
+                self._bring_below(tree, top)
             found = self._scan_below(tree, path)
         for entry in found:
             if entry["what"] == FOUND_MISSING:
@@ -225,24 +243,39 @@ class Forest:
     # Following and shrinking
 
     def follow(self, stamps: npt.NDArray[np.uint64], n: npt.NDArray[np.uint32], tags: npt.NDArray[np.uint8]) -> None:
-        """Move to a commit with these roots: bring changed splits up to date, drop what changed otherwise."""
+        """Move to a commit with these roots: bring changed splits up to date, and anew what changed otherwise."""
         trees = np.flatnonzero(self.w.roots["stamp"] != stamps.astype(np.int64))
         self.set_roots(stamps, n, tags)
-        paths = np.ones(trees.size, np.uint64)
-        loaded = self.w.points["feature"][trees] != MISSING
-        trees, paths = trees[loaded], paths[loaded]
-        while trees.size:
-            found = self._renew(trees, paths)
-            trees, paths = np.ascontiguousarray(found["tree"]), np.ascontiguousarray(found["path"])
+        trees = trees[self.w.points["feature"][trees] != MISSING]
+        roots = np.zeros(trees.size, FOUND)
+        roots["tree"], roots["path"], roots["point"], roots["n"] = trees, 1, trees, n[trees]
+        small = roots["n"] <= self.spec.bucket
+        drop_nodes(self._working.address, trees[small], np.ones(np.count_nonzero(small), np.uint64))
+        gone, changed = [roots[small]], roots[~small]
+        while changed.size:
+            found = self._renew(changed)
+            gone.append(found[found["what"] == FOUND_GONE])
+            changed = found[found["what"] == FOUND_SPLIT]
+        self._restore(np.concatenate(gone))
 
-    def _renew(self, trees: npt.NDArray[np.int64], paths: npt.NDArray[np.uint64]) -> npt.NDArray[np.void]:
-        """Bring these nodes up to date; returns the children to look at next."""
-        sizes = np.empty(trees.size, np.int64)
-        expected_sizes(self._working.address, trees, paths, sizes)
-        small = sizes <= self.spec.bucket
-        drop_nodes(self._working.address, trees[small], paths[small])
+    def _restore(self, gone: npt.NDArray[np.void]) -> None:
+        """Bring what was dropped anew, with all below it: the smallest first, until it is enough for one query."""
+        gone = gone[np.argsort(gone["n"], kind="stable")]
+        gone = gone[(gone["n"] > 0) & (np.cumsum(gone["n"]) <= RESTORED_AT_ONCE)]
+        if gone.size:
+            self.load(np.ascontiguousarray(gone["tree"]), np.ascontiguousarray(gone["path"]))
+        splits = gone[(gone["n"] > self.spec.bucket) & (self.w.points["feature"][gone["point"]] >= 0)]
+        for tree, path in splits[["tree", "path"]].tolist():
+            self._bring_below(tree, path)
+
+    def _bring_below(self, tree: int, path: int) -> None:
+        below = list(self.source.below(tree, path))
+        self._bring([(tree, place, bucket) for place, bucket, _ in below], [payload for _, _, payload in below])
+
+    def _renew(self, changed: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
+        """Bring these splits up to date; returns the children to look at next, and what was dropped."""
         places = [
-            (tree, path, False) for tree, path in zip(trees[~small].tolist(), paths[~small].tolist(), strict=True)
+            (tree, path, False) for tree, path in zip(changed["tree"].tolist(), changed["path"].tolist(), strict=True)
         ]
         records, data = self._as_records(places, self.source.records(places))
         found = np.zeros(2 * len(places), FOUND)
@@ -300,21 +333,25 @@ class Forest:
         return out
 
     def predict_if_ready(self, X: npt.NDArray[np.float32]) -> npt.NDArray[np.float64] | None:
-        """As `predict`, if everything needed is in memory; changes nothing, so several threads may call it at once."""
+        """As `predict`, if everything needed is in memory and there are samples at all; changes nothing, so several
+        threads may call it at once."""
         out = np.empty((X.shape[0], self.spec.classes or 1))
         if self.track:
-            ready = predicting.predict(
+            ready = not self.is_empty and predicting.predict(
                 self._spec.address, self._working.address, X, out, NO_NEEDS, np.zeros(2, np.int64), True
             )
         else:
-            ready = all(
-                self._answer(X[start : start + ROWS_AT_ONCE], out[start : start + ROWS_AT_ONCE])
-                for start in range(0, X.shape[0], ROWS_AT_ONCE)
-            )
+            ready = self._answer(X, out)
         return out if ready else None
 
     def _answer(self, X: npt.NDArray[np.float32], out: npt.NDArray[np.float64]) -> bool:
-        return bool(predicting.answer(self._spec.address, self._working.address, X, out))
+        n, most = X.shape[0], HOT_ROWS_AT_ONCE
+        if n > most:
+            return all(self._answer(X[i : i + most], out[i : i + most]) for i in range(0, n, most))
+        worth_copies = n >= LANES and n * self.spec.trees >= self.w.top[TOP_POINT]
+        kernel = answer_many if worth_copies else predicting.answer
+        answered: bool = kernel(self._spec.address, self._working.address, X, out)
+        return answered
 
     def _try(self, X: npt.NDArray[np.float32], out: npt.NDArray[np.float64]) -> bool:
         self._counts[1] += 1

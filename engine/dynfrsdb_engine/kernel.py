@@ -6,7 +6,10 @@ trees can grow in parallel threads; none uses `fastmath` or `prange`, which chan
 numba's disk cache notices an edit of a kernel's own file but not of a file it calls. The cache therefore lives in a
 directory named by a hash of all sources of the engine: any edit starts a fresh one. Where no directory can be written
 (a read-only container without a home, or a process that has given up its rights since) kernels are compiled in memory
-and everything else works the same."""
+and everything else works the same.
+
+Before its first kernel numba imports scipy.linalg, if it is installed, only to see whether it is there: a sixth of a
+second that no kernel of ours needs. We tell numba that it is. Code of others that needs it will import it then."""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,6 +25,7 @@ import numba
 from numba.core import config
 from numba.core.compiler_lock import global_compiler_lock
 from numba.extending import register_jitable
+from numba.np import linalg
 
 F = TypeVar("F", bound=Callable[..., Any])
 Record = Any
@@ -103,6 +108,18 @@ def inlined(function: F) -> F:
     """
     return _compiled(function, inline="always")
 
+
+def _spare_scipy() -> None:
+    """Let numba's `arraymath`, when it is first imported, take scipy for granted."""
+    if find_spec("scipy") is not None and hasattr(linalg, "ensure_blas"):
+        ensure_blas, linalg.ensure_blas = linalg.ensure_blas, lambda: None
+        try:
+            import numba.np.arraymath  # noqa: F401
+        finally:
+            linalg.ensure_blas = ensure_blas
+
+
+_spare_scipy()
 
 # A child that inherited numba's lock from a thread which was just loading a kernel would wait for it for ever.
 os.register_at_fork(

@@ -5,7 +5,9 @@ of the trees and divided by the number of trees that hold any sample, all in flo
 who gives it, or on threads.
 
 A walk may end at a record that is not in memory or at a tag. Then the answer is worthless and the walk's end goes on
-the list of needs; the caller brings or grows what is needed, for all rows and trees at once, and asks again."""
+the list of needs; the caller brings or grows what is needed, for all rows and trees at once, and asks again.
+
+Not done here: many rows, when everything is in memory (batch.py)."""
 
 from __future__ import annotations
 
@@ -17,9 +19,9 @@ from dynfrsdb_engine.reference import Address
 from dynfrsdb_engine.spec import Spec, spec_at
 from dynfrsdb_engine.working import CLOCK, LEAF_POINT, TAGGED, Working, working_at
 
-LANES = 8
-"""Walks that go on side by side."""
-ZERO, ONE, TWO, THREE, FOUR = (np.uint64(v) for v in (0, 1, 2, 3, 4))
+LANES = 16
+"""Trees that one row walks in side by side."""
+ZERO, ONE = np.uint64(0), np.uint64(1)
 Points = npt.NDArray[np.uint64]
 NEED = np.dtype([("path", "u8"), ("tree", "i8"), ("row", "i8"), ("tagged", "i8")], align=True)
 """A walk that could not go on: where, for which query row, and whether a tag stopped it."""
@@ -35,33 +37,28 @@ def descend(points: npt.NDArray[np.void], at: int, x: npt.NDArray[np.float32]) -
 
 
 @inner
-def step_down(points: npt.NDArray[np.void], X: npt.NDArray[np.float32], row: np.uint64, at: np.uint64) -> np.uint64:
-    """One step of a walk, without a branch: the child that `row` goes to, or the same point if it is not a split."""
+def step_down(points: npt.NDArray[np.void], x: npt.NDArray[np.float32], at: np.uint64) -> np.uint64:
+    """One step of a walk, without a branch: the child that `x` goes to, or the same point if it is not a split."""
     point = points[at]
-    left = X[row, np.uint64(max(point.feature, 0))] <= point.cut
+    left = x[np.uint64(max(point.feature, 0))] <= point.cut
     below = np.uint64(point.child) + ONE - np.uint64(left)
     return below if point.feature >= 0 else at
 
 
 @inner
-def walk(points: npt.NDArray[np.void], X: npt.NDArray[np.float32], row: np.uint64, by: np.uint64, ends: Points) -> None:
-    """Take the rows `row`, `row + by`, ... from the eight points in `ends` to the first that is not a split.
+def walk(points: npt.NDArray[np.void], x: npt.NDArray[np.float32], ends: Points, start: np.uint64) -> None:
+    """Take a row from `LANES` points in `ends` to the first that is not a split.
 
-    Every step waits for memory; side by side, in registers, the waits overlap. Unsigned, because numba looks whether a
-    signed index is negative.
+    Every step waits for memory; side by side the waits overlap. Unsigned, because numba looks whether a signed index is
+    negative.
     """
-    row1, row2, row3 = row + by, row + TWO * by, row + THREE * by
-    row4, row5, row6, row7 = row + FOUR * by, row1 + FOUR * by, row2 + FOUR * by, row3 + FOUR * by
-    a, b, c, d, e, f, g, h = ends[0], ends[1], ends[2], ends[3], ends[4], ends[5], ends[6], ends[7]
-    going = True
-    while going:
-        a1, b1 = step_down(points, X, row, a), step_down(points, X, row1, b)
-        c1, d1 = step_down(points, X, row2, c), step_down(points, X, row3, d)
-        e1, f1 = step_down(points, X, row4, e), step_down(points, X, row5, f)
-        g1, h1 = step_down(points, X, row6, g), step_down(points, X, row7, h)
-        going = ((a ^ a1) | (b ^ b1) | (c ^ c1) | (d ^ d1) | (e ^ e1) | (f ^ f1) | (g ^ g1) | (h ^ h1)) != ZERO
-        a, b, c, d, e, f, g, h = a1, b1, c1, d1, e1, f1, g1, h1
-    ends[0], ends[1], ends[2], ends[3], ends[4], ends[5], ends[6], ends[7] = a, b, c, d, e, f, g, h
+    moved = ONE
+    while moved != ZERO:
+        moved = ZERO
+        for k in range(start, start + np.uint64(LANES)):
+            at = step_down(points, x, ends[k])
+            moved |= at ^ ends[k]
+            ends[k] = at
 
 
 @inner
@@ -77,9 +74,10 @@ def path_of(points: npt.NDArray[np.void], at: int, x: npt.NDArray[np.float32]) -
 
 
 @inner
-def add_leaf(spec: Spec, leaves: npt.NDArray[np.int64], place: int, out: npt.NDArray[np.float64], i: int) -> None:
-    """Add what one leaf says to answer `i`."""
-    n = np.float64(leaves[place])
+def add_leaf(
+    spec: Spec, leaves: npt.NDArray[np.int64], place: int, n: float, out: npt.NDArray[np.float64], i: int
+) -> None:
+    """Add what one leaf of `n` samples says to answer `i`."""
     if spec.classes == 0:
         out[i, 0] += spec.offset + spec.step * (np.float64(leaves[place + 3]) / n)
         return
@@ -117,25 +115,6 @@ def divide(out: npt.NDArray[np.float64], holding: int) -> None:
             out[i, c] /= holding
 
 
-@inner
-def add_leaves(
-    spec: Spec,
-    points: npt.NDArray[np.void],
-    leaves: npt.NDArray[np.int64],
-    ends: Points,
-    out: npt.NDArray[np.float64],
-    row: int,
-    by: int,
-) -> bool:
-    """Add what stands at `ends` to the answers `row`, `row + by`, ...; False if one is not a leaf."""
-    for j in range(ends.size):
-        point = points[ends[j]]
-        if point.feature != LEAF_POINT:
-            return False
-        add_leaf(spec, leaves, np.int64(point.child), out, row + j * by)
-    return True
-
-
 @kernel
 def answer(
     spec_address: Address[Spec],
@@ -143,35 +122,28 @@ def answer(
     X: npt.NDArray[np.float32],
     out: npt.NDArray[np.float64],
 ) -> bool:
-    """Fill `out` with mean answers, one line per row of X; False if something that is needed is not in memory.
+    """Fill `out` with mean answers, one line per row of X; False if something that is needed is not in memory, or if no
+    tree holds a sample.
 
-    Changes nothing else, so several threads may ask at once. Many rows walk side by side in one tree, whose points stay
-    near that way; few rows one after the other, each in many trees.
+    Changes nothing else, so several threads may ask at once. Each row walks in many trees side by side.
     """
     spec, w = spec_at(spec_address), working_at(w_address)
     points, leaves, roots = w.points, w.leaves, w.roots
-    n = X.shape[0]
     trees, holding = np.zeros(roots.size + LANES, np.uint64), begin(out, roots)
-    if n < LANES:
-        for i in range(n):
-            list_trees(roots, trees)
-            for k in range(0, holding, LANES):
-                walk(points, X, np.uint64(i), ZERO, trees[k : k + LANES])
-            if not add_leaves(spec, points, leaves, trees[:holding], out, i, 0):
-                return False
-    else:
+    sizes = np.empty(roots.size, np.float64)
+    for i in range(X.shape[0]):
         list_trees(roots, trees)
-        ends = np.empty(n, np.uint64)
-        for k in range(holding):
-            for i in range(n):
-                ends[i] = trees[k]
-            for i in range(0, n, LANES):
-                first = min(i, n - LANES)
-                walk(points, X, np.uint64(first), ONE, ends[first : first + LANES])
-            if not add_leaves(spec, points, leaves, ends, out, 0, 1):
+        for k in range(0, holding, LANES):
+            walk(points, X[i], trees, np.uint64(k))
+        for k in range(holding):  # before any leaf is added, so that the waits for all of them overlap
+            point = points[trees[k]]
+            if point.feature != LEAF_POINT:
                 return False
+            trees[k], sizes[k] = point.child, leaves[point.child]
+        for k in range(holding):
+            add_leaf(spec, leaves, np.int64(trees[k]), sizes[k], out, i)
     divide(out, holding)
-    return True
+    return holding > 0
 
 
 @inner
@@ -208,7 +180,8 @@ def predict(
         for i in range(X.shape[0]):
             point = w.points[descend(w.points, t, X[i])]
             if point.feature == LEAF_POINT:
-                add_leaf(spec, w.leaves, np.int64(point.child), out, i)
+                place = np.int64(point.child)
+                add_leaf(spec, w.leaves, place, np.float64(w.leaves[place]), out, i)
                 if track:
                     note_use(w, np.int64(point.owner))
                 continue

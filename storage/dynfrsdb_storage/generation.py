@@ -212,6 +212,14 @@ class Generation:
         with self.gate, self.translating():
             return dict(self.env.info())
 
+    def newest(self) -> int:
+        """LMDB's number of the newest commit. Every query asks, so this does without `translating`, a generator."""
+        with self.gate:
+            try:
+                return int(self.env.info()["last_txnid"])
+            except lmdb.Error as error:
+                raise lmdb_env.translate(error, self.store) from error
+
     def free_pages(self) -> int:
         """Pages of data.mdb that hold no tree: the free ones, and those that list them."""
         txn, _ = self.begin()

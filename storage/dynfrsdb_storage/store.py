@@ -74,7 +74,7 @@ class Store:
             generation = self._alive()
             if generation.pid != os.getpid():
                 generation = self.current()
-            return generation.number << 48 | int(generation.lmdb_info()["last_txnid"])
+            return generation.number << 48 | generation.newest()
 
     def moved(self) -> bool:
         """Whether another generation has become the live one; the next snapshot will be of it."""

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from dynfrsdb_engine import hashing, score
+from dynfrsdb_engine.forest import Forest
 from dynfrsdb_engine.records import SPLIT
 from tests import naive, nasty
 from tests.engine.doors import door, split_stats
@@ -195,6 +196,44 @@ def assert_same_answers(forest: ShelvedForest, twin: naive.Forest, samples: list
     said = forest.forest.predict(np.array([sample.x for sample in samples], np.float32))
     for row, sample in zip(said.tolist(), samples, strict=True):
         assert row == (twin.predict_proba(sample.x) if twin.settings.n_classes else [twin.predict_value(sample.x)])
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_many_rows_get_the_answers_that_each_gets_alone(seed: int) -> None:
+    """Trees are copied for many rows; what is missing or tagged, and leaves of any number of classes, must be, too."""
+    history = History(seed)
+    forest, rows = history.forest, history.data.rows.astype(np.float32)
+    asked = np.ascontiguousarray(np.resize(rows, (int(history.rng.integers(1, 200)), rows.shape[1])))
+
+    for step in history.steps():
+        if forest.live:
+            alone = Forest(forest.spec, forest.shelf, forest.table.rows, changeable=False)
+            alone.w.roots[:] = forest.shelf.roots
+            each = np.vstack([alone.predict(row[None]) for row in asked])
+            assert forest.forest.predict(asked).tobytes() == each.tobytes(), f"step {step}"
+            ready = alone.predict_if_ready(asked)
+            assert ready is not None, f"step {step}"
+            assert ready.tobytes() == each.tobytes(), f"step {step}"
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_who_follows_a_commit_has_all_that_it_changed_in_memory(seed: int) -> None:
+    history = History(seed)
+    forest, rows = history.forest, history.data.rows.astype(np.float32)
+    reader = Forest(forest.spec, forest.shelf, forest.table.rows, changeable=False)
+    ready = 0
+
+    for step in history.steps():
+        forest.settle()
+        in_all_trees, roots = bool(reader.w.roots["n"].all()), forest.shelf.roots
+        reader.follow(roots["stamp"].astype(np.uint64), roots["n"].astype(np.uint32), roots["tags"].astype(np.uint8))
+        if forest.live:
+            said = reader.predict_if_ready(rows)
+            assert said is not None or not in_all_trees, f"step {step}"
+            assert reader.predict(rows).tobytes() == forest.forest.predict(rows).tobytes(), f"step {step}"
+            ready += said is not None
+
+    assert ready or len(history.pool) < 12
 
 
 @pytest.mark.parametrize("seed", range(100, 124))
