@@ -1,4 +1,4 @@
-"""A forest as far as it is in memory, and the rounds between kernels and whoever keeps the records.
+"""Queries, growth and changes: the rounds between kernels and whoever keeps the records.
 
 Kernels walk until they meet something that is not there, and say what. `Forest` fetches everything that is missing,
 for all trees and rows at once, from a `Source`, grows the tags that a query met, and lets the kernel go on. Warm,
@@ -6,7 +6,6 @@ there is one kernel call; cold, at most as many rounds as trees are deep."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import NamedTuple
 
@@ -19,64 +18,35 @@ from dynfrsdb_engine.batch import LANES, answer_many
 from dynfrsdb_engine.collect import Ops
 from dynfrsdb_engine.commit import dirty_records, drop_dirty, mark_clean
 from dynfrsdb_engine.digest import tree_bytes
-from dynfrsdb_engine.follow import (
-    FOUND_GONE,
-    FOUND_SPLIT,
-    compact,
-    drop_nodes,
-    drop_unlisted_tags,
-    mark_used,
-    renew,
-    sample_uses,
-)
-from dynfrsdb_engine.grow import RECORD, BadRow, Growth, Job, grow_jobs, grow_parallel
+from dynfrsdb_engine.grow import BadRow, Growth, Job, grow_jobs, grow_parallel
 from dynfrsdb_engine.hashing import spread
-from dynfrsdb_engine.install import GOOD, WRONG_STAMP, install, make_room, take_list
 from dynfrsdb_engine.kernel import Record
 from dynfrsdb_engine.lists import MISPLACED, NEED_LISTS, NEED_RECORD, NO_ROOM, OVER, WAIT
 from dynfrsdb_engine.recount import BENCH, make_bench
+from dynfrsdb_engine.resident import Resident
 from dynfrsdb_engine.rows import Rows
 from dynfrsdb_engine.scan import (
-    FOUND,
-    FOUND_LIST,
     FOUND_MISSING,
     FOUND_TAG,
-    expected_sizes,
-    scan_below,
     scan_dirty_tags,
     scan_tags,
 )
 from dynfrsdb_engine.source import Damaged, Source
-from dynfrsdb_engine.spec import SPEC, Spec
+from dynfrsdb_engine.spec import Spec
 from dynfrsdb_engine.working import (
     CLEARS,
     CLOCK,
     EDITS,
-    MISSING,
     TAGGINGS,
-    TAGS,
-    TOP_BUCKET,
-    TOP_LEAF,
-    TOP_LIST,
-    TOP_NODE,
     TOP_POINT,
-    WORKING,
-    Working,
     ensure,
-    make_working,
-    point_of,
-    used_bytes,
 )
 
 NO_NEEDS = np.zeros(0, predicting.NEED)
-FEW = 8
-"""Missing subtrees that are brought one by one; more are brought with everything around them, in one go."""
 ROWS_AT_ONCE = 1024
 """Query rows that one kernel call takes, so that what a cold call needs stays bounded."""
 HOT_ROWS_AT_ONCE = 16_384
 """The same where nothing may be missing: a tree is copied once for all of them."""
-RESTORED_AT_ONCE = 32_768
-"""Samples below nodes that are brought anew when a commit is followed."""
 
 
 class Samples(NamedTuple):
@@ -107,217 +77,14 @@ def root_size(growth: Growth) -> int:
     return int.from_bytes(growth.data[at : at + width].tobytes(), "little")
 
 
-class Forest:
-    """One working set with the source it is filled from. Not for several threads at once."""
+class Forest(Resident):
+    """A forest to ask and to change, as far as it is in memory. Not for several threads at once."""
 
     def __init__(self, spec: Spec, source: Source, rows: Rows, *, changeable: bool) -> None:
-        self.spec, self.source, self.rows = spec, source, rows
-        self.changeable = changeable
-        self._spec, self._bench = SPEC.hold(spec), BENCH.hold(make_bench(spec))
-        self._working = WORKING.hold(make_working(spec, changeable))
+        super().__init__(spec, source, rows, changeable=changeable)
+        self._bench = BENCH.hold(make_bench(spec))
         self._needs = np.zeros(4 * ROWS_AT_ONCE, predicting.NEED)
         self._counts = np.zeros(2, np.int64)
-        self.track = False
-        """Whether queries note what they use, so that `shrink` knows what to keep."""
-
-    @property
-    def w(self) -> Working:
-        """The working set."""
-        return self._working.value
-
-    @w.setter
-    def w(self, w: Working) -> None:
-        if w is not self._working.value:
-            self._working = WORKING.hold(w)
-
-    def set_roots(self, stamps: npt.NDArray[np.uint64], n: npt.NDArray[np.uint32], tags: npt.NDArray[np.uint8]) -> None:
-        """Take over what the roots must be."""
-        self.w.roots["stamp"], self.w.roots["n"], self.w.roots["tags"] = stamps, n, tags
-
-    @property
-    def tags_made(self) -> int:
-        """Tags made less tags grown or dropped since the working set was made."""
-        return int(self.w.top[TAGS])
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether no tree holds a sample, so that there is no answer."""
-        return not self.w.roots["n"].any()
-
-    @property
-    def size(self) -> int:
-        """Bytes in use."""
-        return used_bytes(self.w)
-
-    # Loading
-
-    def _install(
-        self, records: npt.NDArray[np.void], data: npt.NDArray[np.uint8], lists: npt.NDArray[np.uint32], grown: bool
-    ) -> None:
-        self.w = make_room(self.w, records, data.size, int(records["list_size"].sum()))
-        status, i = install(
-            self._spec.address, self._working.address, records, data, lists, grown, grown and self.changeable
-        )
-        self._refuse(status, records, i)
-
-    def _refuse(self, status: int, records: npt.NDArray[np.void], i: int) -> None:
-        if status != GOOD:
-            what = f"is not of the {'commit' if status == WRONG_STAMP else 'size'} that its parent names"
-            raise Damaged(int(records[i]["tree"]), int(records[i]["path"]), what)
-
-    def _bring(self, places: Sequence[tuple[int, int, bool]], payloads: Sequence[bytes]) -> None:
-        records, data = self._as_records(places, payloads)
-        self._install(records, data, np.empty(0, np.uint32), grown=False)
-
-    def _as_records(
-        self, places: Sequence[tuple[int, int, bool]], payloads: Sequence[bytes]
-    ) -> tuple[npt.NDArray[np.void], npt.NDArray[np.uint8]]:
-        """Payloads in one buffer, as kernels take them."""
-        sizes = np.fromiter((len(payload) for payload in payloads), np.int64, len(payloads))
-        records = np.zeros(len(places), RECORD)
-        records["size"] = sizes
-        records["at"][1:] = np.cumsum(sizes)[:-1]
-        records["tree"] = [place[0] for place in places]
-        records["path"] = np.array([place[1] for place in places], np.uint64)
-        records["bucket"] = [place[2] for place in places]
-        return records, np.frombuffer(bytearray().join(payloads), np.uint8)
-
-    def load(self, trees: npt.NDArray[np.int64], paths: npt.NDArray[np.uint64]) -> None:
-        """Bring the records of these nodes, whose parents are in memory."""
-        sizes = np.empty(trees.size, np.int64)
-        expected_sizes(self._working.address, trees, paths, sizes)
-        if sizes.size and sizes.min() < 0:
-            raise Damaged(int(trees[sizes.argmin()]), int(paths[sizes.argmin()]), "has no parent")
-        places = list(zip(trees.tolist(), paths.tolist(), (sizes <= self.spec.bucket).tolist(), strict=True))
-        self._bring(places, self.source.records(places))
-
-    def load_below(self, tree: int, path: int) -> None:
-        """Bring everything at and below a node, long lists too."""
-        found = self._scan_below(tree, path)
-        missing = found[found["what"] == FOUND_MISSING]["path"].tolist()
-        if missing:
-            for top in missing if len(missing) <= FEW else [path]:
-                self._bring_below(tree, top)
-            found = self._scan_below(tree, path)
-        for entry in found:
-            if entry["what"] == FOUND_MISSING:
-                raise Damaged(tree, int(entry["path"]), "is missing")
-            if entry["what"] == FOUND_LIST:
-                self._load_list(tree, int(entry["path"]), int(entry["point"]))
-
-    def _scan_below(self, tree: int, path: int) -> npt.NDArray[np.void]:
-        """Tags at and below a node, and what is not in memory."""
-        point = self._point(tree, path)
-        return self._scan(lambda out: scan_below(self._working.address, tree, np.uint64(path), point, out))
-
-    def _point(self, tree: int, path: int) -> int:
-        return int(point_of(self._working.address, tree, np.uint64(path), path.bit_length() - 1))
-
-    def _load_list(self, tree: int, path: int, point: int) -> None:
-        """Bring a long list, with what the open transaction changed in it."""
-        row = int(self.w.points[point]["owner"])
-        edits = self.w.edits[: self.w.top[EDITS]]
-        mine = edits[(edits["row"] == row) & (edits["tree"] == tree) & (edits["path"] == path)]
-        slots = self.source.long_list(tree, path)
-        if mine.size:
-            # The last edit of a slot counts.
-            stays = dict(zip(mine["slot"].tolist(), (mine["sign"] > 0).tolist(), strict=True))
-            entering = np.array([slot for slot, inside in stays.items() if inside], np.uint32)
-            slots = np.sort(np.concatenate([np.setdiff1d(slots, mine["slot"]), entering])).astype(np.uint32)
-        if slots.size != self.w.stats.head[row]["n"]:
-            raise Damaged(
-                tree, path, f"has a list of {slots.size} samples where {self.w.stats.head[row]['n']} are expected"
-            )
-        self.w = ensure(self.w, lists=slots.size)
-        take_list(self._working.address, row, slots)
-
-    def _scan(self, scanner: Callable[[npt.NDArray[np.void]], int]) -> npt.NDArray[np.void]:
-        """Run a scanner, again with more room if it found more than fits."""
-        found = np.zeros(1024, FOUND)
-        count = scanner(found)
-        if count > found.size:
-            found = np.zeros(count, FOUND)
-            count = scanner(found)
-        return found[:count]
-
-    # Following and shrinking
-
-    def follow(self, stamps: npt.NDArray[np.uint64], n: npt.NDArray[np.uint32], tags: npt.NDArray[np.uint8]) -> None:
-        """Move to a commit with these roots: bring changed splits up to date, and anew what changed otherwise."""
-        trees = np.flatnonzero(self.w.roots["stamp"] != stamps.astype(np.int64))
-        self.set_roots(stamps, n, tags)
-        trees = trees[self.w.points["feature"][trees] != MISSING]
-        roots = np.zeros(trees.size, FOUND)
-        roots["tree"], roots["path"], roots["point"], roots["n"] = trees, 1, trees, n[trees]
-        small = roots["n"] <= self.spec.bucket
-        drop_nodes(self._working.address, trees[small], np.ones(np.count_nonzero(small), np.uint64))
-        gone, changed = [roots[small]], roots[~small]
-        while changed.size:
-            found = self._renew(changed)
-            gone.append(found[found["what"] == FOUND_GONE])
-            changed = found[found["what"] == FOUND_SPLIT]
-        self._restore(np.concatenate(gone))
-
-    def _restore(self, gone: npt.NDArray[np.void]) -> None:
-        """Bring what was dropped anew, with all below it: the smallest first, until it is enough for one query."""
-        gone = gone[np.argsort(gone["n"], kind="stable")]
-        gone = gone[(gone["n"] > 0) & (np.cumsum(gone["n"]) <= RESTORED_AT_ONCE)]
-        if gone.size:
-            self.load(np.ascontiguousarray(gone["tree"]), np.ascontiguousarray(gone["path"]))
-        splits = gone[(gone["n"] > self.spec.bucket) & (self.w.points["feature"][gone["point"]] >= 0)]
-        for tree, path in splits[["tree", "path"]].tolist():
-            self._bring_below(tree, path)
-
-    def _bring_below(self, tree: int, path: int) -> None:
-        below = list(self.source.below(tree, path))
-        self._bring([(tree, place, bucket) for place, bucket, _ in below], [payload for _, _, payload in below])
-
-    def _renew(self, changed: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
-        """Bring these splits up to date; returns the children to look at next, and what was dropped."""
-        places = [
-            (tree, path, False) for tree, path in zip(changed["tree"].tolist(), changed["path"].tolist(), strict=True)
-        ]
-        records, data = self._as_records(places, self.source.records(places))
-        found = np.zeros(2 * len(places), FOUND)
-        status, i, count = renew(self._spec.address, self._working.address, records, data, found)
-        self._refuse(status, records, i)
-        return found[:count]
-
-    def forget_unlisted_tags(self) -> None:
-        """After somebody else settled: let go of tags whose list may be gone from the disk."""
-        drop_unlisted_tags(self._working.address)
-
-    def shrink(self, budget: int) -> bool:
-        """Keep what was used lately, if the working set is larger than `budget` bytes; returns whether it was.
-
-        Nothing may be waiting to be written.
-        """
-        self.track = self.size > budget // 2
-        if self.size <= budget:
-            return False
-        sample = np.zeros(1024, np.int64)
-        uses = np.sort(sample[: sample_uses(self._working.address, sample)])
-        mark_used(self._working.address)
-        oldest = int(uses[uses.size // 2]) if uses.size else 0
-        self._compact(oldest if uses.size and uses[0] < oldest else oldest + 1)
-        if self.size > budget:
-            self._compact(int(self.w.top[CLOCK]) + 1)
-        return True
-
-    def _compact(self, oldest: int) -> None:
-        top = self.w.top
-        new = ensure(
-            make_working(self.spec, self.changeable),
-            points=int(top[TOP_POINT]),
-            leaves=int(top[TOP_LEAF]),
-            lists=int(top[TOP_LIST]),
-            nodes=int(top[TOP_NODE]),
-            buckets=int(top[TOP_BUCKET]),
-        )
-        new.top[CLOCK], new.top[TAGS] = top[CLOCK], top[TAGS]
-        held = WORKING.hold(new)
-        compact(self._spec.address, self._working.address, held.address, oldest)
-        self._working = held
 
     # Queries
 
