@@ -60,6 +60,7 @@ def open_env(path: Path, writable: bool, store: str, inherited: bool = False) ->
         "max_dbs": len(layout.DATABASES) + 3,
         "max_spare_txns": 1,
         "lib_version": 0,
+        "readahead": False,  # a path down a tree lies anywhere; some systems read megabytes around every page
         # Where nothing can be written there is no table of readers, and no writer here to read it. (LMDB does the same
         # by itself, but only for a user who may write lock.mdb.)
         "lock": writable or not is_read_only(path),

@@ -34,6 +34,7 @@ page; the checksums of the records name it.
 
 import os
 import struct
+import time
 import zlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
@@ -52,6 +53,8 @@ _OFFSET = struct.Struct("<H")
 _LAST_NODE = PAGE_BYTES - _NODE.size
 _NO_PAGE = 0xFFFFFFFFFFFFFFFF
 _BRANCH, _LEAF, _LONG = 1, 2, 4
+_FROM_CACHE = 2e-5
+"""Seconds that it takes at most to read a page which the system has in memory."""
 _FEWEST = {_BRANCH: 2, _LEAF: 1}
 """Records that a page of each kind has at least."""
 _BIG, _SUBTREE = 1, 2
@@ -95,6 +98,8 @@ class Known:
     """Branches of which only the header was looked at."""
     headers: set[int] = field(default_factory=set)
     """Pages of which nothing else was looked at, or read."""
+    from_disk: bool = False
+    """Whether pages were seen to come from the disk and not from memory."""
     kept: dict[str, Any] = field(default_factory=dict)
     """What snapshots of this transaction found out, for each other."""
 
@@ -149,15 +154,34 @@ class Guard:
                 seen = self._descend(known, tree, key)
 
     def look_at_branches(self, known: Known, database: str, keys: Keys) -> None:
-        """Raise Unsound if a search for one of `keys` meets a branch whose header is bad."""
+        """Raise Unsound if a search for one of `keys` meets a branch whose header is bad.
+
+        Where pages come from the disk, those of all keys are asked for at once: LMDB would wait for one after another.
+        """
         tree = self.tree(known, database)
         if tree is None or tree.depth == 1:
             return
-        seen: Range = b"", b""  # by the lowest branch that was looked at last
+        lowest: list[int] = []
+        seen: Range = b"", b""  # by the lowest branch that was found last
         for key in keys:
             if not _covers(seen, key, key):
                 number, seen = self._way_down(known, tree, key, tree.depth - 2)
-                self._header_of_branch(known, number)
+            lowest.append(number)
+        unread = {number for number in lowest if number not in known.pages}
+        self._ask_for(unread)
+        begun = time.perf_counter()
+        for number in unread:
+            self._header_of_branch(known, number)
+        known.from_disk |= time.perf_counter() - begun > _FROM_CACHE * len(unread)
+        if known.from_disk:
+            self._ask_for(
+                {self._below(known, number, _EVERYTHING, key)[0] for key, number in zip(keys, lowest, strict=True)}
+            )
+
+    def _ask_for(self, pages: Iterable[int]) -> None:
+        """Have the system read pages that are needed soon."""
+        for number in pages:
+            os.posix_fadvise(self._descriptor, number * PAGE_BYTES, PAGE_BYTES, os.POSIX_FADV_WILLNEED)
 
     def look_before_writing(self, known: Known, database: str, keys: Keys, cuts: Iterable[tuple[bytes, bytes]]) -> None:
         """Raise Unsound if putting sorted keys, or deleting (first, last) ranges, would change a page whose header is

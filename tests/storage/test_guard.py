@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from dynfrsdb_storage import Snapshot, Store, layout
+from dynfrsdb_storage import Snapshot, Store, guard, layout
 from dynfrsdb_storage.errors import CorruptStore
 from tests.storage.people import add, living, new_store, remove
+
+BRANCH, LEAF = 1, 2
 
 
 def root_of(snapshot: Snapshot, database: str) -> int:
@@ -65,3 +67,27 @@ def test_the_free_list_is_noted_by_each_commit_and_held_against_it(tmp_path: Pat
                 remove(store, [100])
             os.pwrite(file.fileno(), before, at)
         remove(store, [100])
+
+
+def test_pages_that_come_from_the_disk_are_asked_for_before_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, asked = new_store(tmp_path / "people.forest", people=5000), set[int]()
+    monkeypatch.setattr(guard, "_FROM_CACHE", 0.0)
+    monkeypatch.setattr(os, "posix_fadvise", lambda _, at, size, advice: asked.add(at // layout.PAGE_BYTES))
+    with Store.open(path, writable=False) as store, store.snapshot() as snapshot:
+        found = snapshot.get("samples", [layout.id_key(id) for id in range(0, 5000, 50)])
+
+        assert None not in found
+        leaves = [page for page in asked if read_kind(path, page) == LEAF]
+        tree = snapshot.generation._guard.tree(snapshot._known, "samples")
+        assert tree is not None
+        assert 0 < len(leaves) <= tree.leaves
+        assert {read_kind(path, page) for page in asked} == {LEAF, BRANCH}
+
+
+def read_kind(path: Path, page: int) -> int:
+    """What the header of a page says that it is."""
+    with open(path / "gen-0001/data.mdb", "rb") as file:
+        file.seek(page * layout.PAGE_BYTES + 10)
+        return file.read(1)[0]
