@@ -306,6 +306,7 @@ class Guard:
         keys, children = self._branch_at(known, number, bounds)
         begin = max(bisect_right(keys, wanted[0]) - 2, 0)
         end = len(children) if wanted[1] is None else min(bisect_right(keys, wanted[1]) + 1, len(children))
+        self._ask_for(child for child in children[begin:end] if child not in known.leaves)
         for i in range(begin, end):
             self._visit(known, children[i], levels - 1, wanted, _between(keys, i, bounds))
 
