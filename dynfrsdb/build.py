@@ -34,6 +34,8 @@ Progress = Callable[[str, int, int], None]
 ROWS_AT_ONCE = 65_536
 RECORDS_AT_ONCE = 4_096
 """Tree records that are kept back to be written together: small trees have few."""
+SAMPLES_AT_ONCE = 8_192
+"""Samples of small trees that are grown in one go."""
 
 
 class Training(NamedTuple):
@@ -129,13 +131,15 @@ def write_trees(builder: Builder | Successor, spec: Spec, ids: npt.NDArray[np.ui
     written = builder.rows
     rows = Rows(written.words, written.floats, written.multipliers)
     waiting: dict[str, list[Pair]] = {"nodes": [], "buckets": []}
-    for done, growth in enumerate(grown(spec, rows, tree_jobs(spec, starts, members)), 1):
+    for growth in grown(spec, rows, tree_jobs(spec, starts, members), together=SAMPLES_AT_ONCE):
         for (database, pairs), more in zip(waiting.items(), growth_pairs(growth), strict=True):
             pairs.extend(more)
-            if len(pairs) >= RECORDS_AT_ONCE or done == spec.trees:
+            if len(pairs) >= RECORDS_AT_ONCE:
                 builder.put_sorted(database, pairs)
                 pairs.clear()
-        report("trees", done, spec.trees)
+        report("trees", int(growth.records["tree"][-1]) + 1, spec.trees)
+    for database, pairs in waiting.items():
+        builder.put_sorted(database, pairs)
     trees = np.arange(spec.trees)
     builder.set_roots(
         trees, np.zeros(spec.trees, np.uint64), np.diff(starts).astype(np.uint32), np.zeros(spec.trees, np.uint8)
@@ -185,17 +189,31 @@ def occupants(spec: Spec, ids: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.i
     return starts, members
 
 
-def grown(spec: Spec, rows: Rows, jobs: Iterator[Job]) -> Iterator[Growth]:
-    """Grow whole trees in threads, in order, never more than a few ahead."""
-    count = threads()
+def grown(spec: Spec, rows: Rows, jobs: Iterator[Job], together: int = 0) -> Iterator[Growth]:
+    """Grow whole trees in threads, in order, never more than a few ahead; those that have fewer than `together`
+    samples between them in one go."""
+    count, groups = threads(), _grouped(jobs, together)
     with ThreadPoolExecutor(count) as pool:
         ahead: deque[Future[Growth]] = deque(
-            pool.submit(grow_jobs, spec, rows, [job]) for job in islice(jobs, 2 * count)
+            pool.submit(grow_jobs, spec, rows, group) for group in islice(groups, 2 * count)
         )
         try:
             while ahead:
                 yield ahead.popleft().result()
-                ahead.extend(pool.submit(grow_jobs, spec, rows, [job]) for job in islice(jobs, 1))
+                ahead.extend(pool.submit(grow_jobs, spec, rows, group) for group in islice(groups, 1))
         finally:
             for waiting in ahead:
                 waiting.cancel()
+
+
+def _grouped(jobs: Iterator[Job], together: int) -> Iterator[list[Job]]:
+    group: list[Job] = []
+    size = 0
+    for job in jobs:
+        if group and size + job.slots.size >= together:
+            yield group
+            group, size = [], 0
+        group.append(job)
+        size += job.slots.size
+    if group:
+        yield group
