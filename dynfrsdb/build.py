@@ -137,7 +137,8 @@ def write_trees(builder: Builder | Successor, spec: Spec, ids: npt.NDArray[np.ui
             if len(pairs) >= RECORDS_AT_ONCE:
                 builder.put_sorted(database, pairs)
                 pairs.clear()
-        report("trees", int(growth.records["tree"][-1]) + 1, spec.trees)
+        for tree in np.unique(growth.records["tree"]).tolist():
+            report("trees", tree + 1, spec.trees)
     for database, pairs in waiting.items():
         builder.put_sorted(database, pairs)
     trees = np.arange(spec.trees)
