@@ -172,7 +172,8 @@ class Guard:
         begun = time.perf_counter()
         for number in unread:
             self._header_of_branch(known, number)
-        known.from_disk |= time.perf_counter() - begun > _FROM_CACHE * len(unread)
+        if unread:
+            known.from_disk |= time.perf_counter() - begun > _FROM_CACHE * len(unread)
         if known.from_disk:
             self._ask_for(
                 {self._below(known, number, _EVERYTHING, key)[0] for key, number in zip(keys, lowest, strict=True)}

@@ -61,8 +61,8 @@ class Planned:
         places = counter_places()
         for name, ranges in self.cuts.items():
             places.setdefault(name, ([], []))[1].extend(ranges)
-        for name, items in self.puts.items():
-            places.setdefault(name, ([], []))[0].extend([key for key, _ in items])
+        for name, items in self.puts.items():  # the counters are among them
+            places[name] = [key for key, _ in items], places.get(name, ([], []))[1]
         return places
 
 

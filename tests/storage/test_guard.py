@@ -86,6 +86,18 @@ def test_pages_that_come_from_the_disk_are_asked_for_before_they_are_read(
         assert {read_kind(path, page) for page in asked} == {LEAF, BRANCH}
 
 
+def test_nothing_is_taken_to_come_from_the_disk_where_nothing_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, keys = new_store(tmp_path / "people.forest", people=5000), [layout.id_key(7)]
+    monkeypatch.setattr(guard, "_FROM_CACHE", 3600.0)
+    with Store.open(path, writable=False) as store, store.snapshot() as snapshot:
+        snapshot.get("samples", keys)
+        snapshot.get("samples", keys)
+
+        assert not snapshot._known.from_disk
+
+
 def read_kind(path: Path, page: int) -> int:
     """What the header of a page says that it is."""
     with open(path / "gen-0001/data.mdb", "rb") as file:
