@@ -346,7 +346,7 @@ def test_a_dry_run_changes_nothing(db: dynfrsdb.Database) -> None:
 def test_a_request_id_that_comes_again_with_something_else_is_a_conflict(path: Path, tmp_path: Path) -> None:
     with dynfrsdb.open(path) as original:
         original.backup(tmp_path / "copy.forest")
-    with dynfrsdb.open(tmp_path / "copy.forest", "w") as db:
+    with dynfrsdb.open(tmp_path / "copy.forest", "w", settle=None) as db:
         first = db.remove([1], request_id="r")
         before = state(db)
 
