@@ -24,7 +24,7 @@ from dynfrsdb.secrets import HASH_BYTES, MODULUS, Secrets
 from dynfrsdb.settings import Settings
 from dynfrsdb.shelf import Pair, growth_pairs
 from dynfrsdb.view import spec_of
-from dynfrsdb_engine.grow import Growth, Job, grow_jobs
+from dynfrsdb_engine.grow import Growth, Job, grow_jobs, in_groups
 from dynfrsdb_engine.hashing import spread
 from dynfrsdb_engine.rows import Rows
 from dynfrsdb_engine.spec import Spec
@@ -193,7 +193,7 @@ def occupants(spec: Spec, ids: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.i
 def grown(spec: Spec, rows: Rows, jobs: Iterator[Job], together: int = 0) -> Iterator[Growth]:
     """Grow whole trees in threads, in order, never more than a few ahead; those that have fewer than `together`
     samples between them in one go."""
-    count, groups = threads(), _grouped(jobs, together)
+    count, groups = threads(), in_groups(jobs, together)
     with ThreadPoolExecutor(count) as pool:
         ahead: deque[Future[Growth]] = deque(
             pool.submit(grow_jobs, spec, rows, group) for group in islice(groups, 2 * count)
@@ -205,16 +205,3 @@ def grown(spec: Spec, rows: Rows, jobs: Iterator[Job], together: int = 0) -> Ite
         finally:
             for waiting in ahead:
                 waiting.cancel()
-
-
-def _grouped(jobs: Iterator[Job], together: int) -> Iterator[list[Job]]:
-    group: list[Job] = []
-    size = 0
-    for job in jobs:
-        if group and size + job.slots.size >= together:
-            yield group
-            group, size = [], 0
-        group.append(job)
-        size += job.slots.size
-    if group:
-        yield group

@@ -18,7 +18,7 @@ again."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -368,18 +368,25 @@ def _items(jobs: Sequence[Job]) -> npt.NDArray[np.void]:
     return items
 
 
-def grow_parallel(
-    spec: Spec, rows: Rows, jobs: Sequence[Job], pool: Executor | None, chunk: int = 8192
-) -> list[Growth]:
-    """Grow everything below `jobs`, in chunks of about `chunk` samples spread over the pool's threads, in order."""
-    groups: list[list[Job]] = [[]]
+def in_groups(jobs: Iterable[Job], together: int) -> Iterator[list[Job]]:
+    """The jobs in order, as many at a time as have fewer than `together` samples between them, but at least one."""
+    group: list[Job] = []
     size = 0
     for job in jobs:
-        if size > chunk:
-            groups.append([])
-            size = 0
-        groups[-1].append(job)
+        if group and size + job.slots.size >= together:
+            yield group
+            group, size = [], 0
+        group.append(job)
         size += job.slots.size
+    if group:
+        yield group
+
+
+def grow_parallel(
+    spec: Spec, rows: Rows, jobs: Iterable[Job], pool: Executor | None, chunk: int = 8192
+) -> list[Growth]:
+    """Grow everything below `jobs`, in chunks of about `chunk` samples spread over the pool's threads, in order."""
+    groups = list(in_groups(jobs, chunk))
     if pool is None or len(groups) == 1:
-        return [grow_jobs(spec, rows, group) for group in groups if group]
+        return [grow_jobs(spec, rows, group) for group in groups]
     return list(pool.map(lambda group: grow_jobs(spec, rows, group), groups))
