@@ -30,11 +30,12 @@ import lmdb
 
 from dynfrsdb_storage import env as lmdb_env
 from dynfrsdb_storage import formats, layout, records
+from dynfrsdb_storage.before_writing import BeforeWriting, Places
 from dynfrsdb_storage.disk import keep_allocated, lengthen
 from dynfrsdb_storage.erasing import Erasing
 from dynfrsdb_storage.errors import CorruptStore
 from dynfrsdb_storage.failpoints import failpoint
-from dynfrsdb_storage.guard import Guard, Keys, Known, Places, Unsound
+from dynfrsdb_storage.guard import Guard, Keys, Known, Unsound
 from dynfrsdb_storage.locks import Lease
 from dynfrsdb_storage.pages import check_length
 from dynfrsdb_storage.rows import RowFile, RowWriter
@@ -84,6 +85,7 @@ class Generation:
         self._newest_known: Known | None = None
         self._open(writable, ("meta",))
         self._guard = Guard(directory / layout.DATA_FILE)
+        self._before_writing = BeforeWriting(self._guard)
         try:
             self.identity: formats.Identity = self._read_meta(layout.META_FORMAT)
             formats.refuse_unknown(store, self.identity)
@@ -163,13 +165,13 @@ class Generation:
         with self._guarding:
             for database, (keys, cuts) in places.items():
                 try:
-                    self._guard.look_before_writing(known, database, keys, cuts)
+                    self._before_writing.look(known, database, keys, cuts)
                 except Unsound as error:
                     raise self._damaged(database, error) from error
 
     def has_looked(self, known: Known) -> bool:
         """Whether this process has made the commits up to this one, and looked at the pages not long ago."""
-        return self._guard.looked.is_at(known.transaction)
+        return self._before_writing.looked.is_at(known.transaction)
 
     def count(self, known: Known, database: str) -> tuple[int, int]:
         """How many records the pages of a database have, and how many LMDB has noted."""
@@ -325,7 +327,7 @@ class Generation:
         except BaseException:
             lmdb_env.abort(txn)
             raise
-        self._guard.looked.committed(number)
+        self._before_writing.looked.committed(number)
         failpoint("commit-after")
         return number
 

@@ -21,29 +21,21 @@ The way starts at the meta page of the snapshot's own transaction, which is read
 the last two only. What was looked at is remembered for as long as a snapshot of that transaction is open, and for the
 newest one.
 
-LMDB's write transactions believe more. A page they change is copied and written with the flags it has: one more bit
-there makes it a value of many pages, and whatever lies behind it in memory is written over committed pages. The number
-in a changed page's header goes onto the free list, and what is on the free list is overwritten. So before a write
-transaction, the headers of all pages that it will change (and of the neighbours they may be joined with) are looked at,
-and the whole free list, whose checksum the writer before us has left in LOCK. A process that commits again and again
-looks only at what it has not looked at in the last minute (looked.py).
-
-Not done here: what is inside the leaves that a write transaction changes. Damage there is carried along into the new
-page; the checksums of the records name it.
+What a write transaction needs beside that is in before_writing.py.
 """
 
 import os
 import struct
 import time
 import zlib
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from dynfrsdb_storage.layout import PAGE_BYTES, PAGE_HEADER
-from dynfrsdb_storage.looked import Looked, Range
+from dynfrsdb_storage.looked import Range
 
 _META = struct.Struct("<IIQQ48s48sQQ")
 _TREE = struct.Struct("<IHHQQQQQ")
@@ -60,11 +52,8 @@ _FEWEST = {_BRANCH: 2, _LEAF: 1}
 _BIG, _SUBTREE = 1, 2
 
 Branch = tuple[list[bytes], list[int]]
-_EVERYTHING: Range = b"", None
+EVERYTHING: Range = b"", None
 Keys = Sequence[bytes]
-Places = dict[str, tuple[list[bytes], list[tuple[bytes, bytes]]]]
-"""Where a transaction writes: the keys that it puts, ascending, and (first, last) of ranges that it deletes, by
-database."""
 
 
 class Unsound(Exception):
@@ -96,8 +85,8 @@ class Known:
     """The first and the last key of each."""
     pages: dict[int, bytes] = field(default_factory=dict)
     """Branches of which only the header was looked at."""
-    headers: set[int] = field(default_factory=set)
-    """Pages of which nothing else was looked at, or read."""
+    headers: dict[int, int] = field(default_factory=dict)
+    """Free bytes of pages of which the header was looked at."""
     from_disk: bool = False
     """Whether pages were seen to come from the disk and not from memory."""
     kept: dict[str, Any] = field(default_factory=dict)
@@ -109,7 +98,6 @@ class Guard:
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        self.looked = Looked()
 
     def close(self) -> None:
         """Close the file."""
@@ -136,7 +124,7 @@ class Guard:
         """Raise Unsound if a walk from before `first` to behind `last` (None: to the end) meets a bad page."""
         tree = self.tree(known, database)
         if tree is not None:
-            self._visit(known, tree.root, tree.depth, (first, last), _EVERYTHING)
+            self._visit(known, tree.root, tree.depth, (first, last), EVERYTHING)
 
     def has_long(self, known: Known, database: str) -> bool:
         """Whether values of a database have pages of their own."""
@@ -176,26 +164,13 @@ class Guard:
             known.from_disk |= time.perf_counter() - begun > _FROM_CACHE * len(unread)
         if known.from_disk:
             self._ask_for(
-                {self._below(known, number, _EVERYTHING, key)[0] for key, number in zip(keys, lowest, strict=True)}
+                {self.below(known, number, EVERYTHING, key)[0] for key, number in zip(keys, lowest, strict=True)}
             )
 
     def _ask_for(self, pages: Iterable[int]) -> None:
         """Have the system read pages that are needed soon."""
         for number in pages:
             os.posix_fadvise(self._descriptor, number * PAGE_BYTES, PAGE_BYTES, os.POSIX_FADV_WILLNEED)
-
-    def look_before_writing(self, known: Known, database: str, keys: Keys, cuts: Iterable[tuple[bytes, bytes]]) -> None:
-        """Raise Unsound if putting sorted keys, or deleting (first, last) ranges, would change a page whose header is
-        bad. After a deletion a page may be joined with a neighbour."""
-        self.looked.begin(known.transaction)
-        for key, last in cuts:
-            end: bytes | None = key
-            while end is not None and end <= last:
-                end = self._look_to_write(known, database, end, joining=True)
-        at = 0
-        while at < len(keys):
-            end = self._look_to_write(known, database, keys[at], joining=False)
-            at = len(keys) if end is None else bisect_left(keys, end, at + 1)
 
     def count(self, known: Known, database: str) -> tuple[int, int]:
         """How many records the leaves of a database have by their headers, and how many LMDB has noted."""
@@ -204,7 +179,7 @@ class Guard:
             return 0, 0
         level = [tree.root]
         for _ in range(tree.depth - 1):
-            level = [child for number in level for child in self._branch_at(known, number, _EVERYTHING)[1]]
+            level = [child for number in level for child in self.branch_at(known, number, EVERYTHING)[1]]
         headers = (self._page(number, known.last_page, PAGE_HEADER) for number in level)
         return sum((_HEADER.unpack(header)[3] - PAGE_HEADER) // 2 for header in headers), tree.records
 
@@ -227,47 +202,25 @@ class Guard:
     def _descend(self, known: Known, tree: Tree, key: bytes) -> Range:
         """Look at the leaf that a search for `key` ends at, and at what is above it; returns its bounds."""
         number, bounds = self._way_down(known, tree, key, tree.depth - 1)
-        self._look_at_leaf(known, number, bounds)
+        self.look_at_leaf(known, number, bounds)
         return bounds
 
     def _way_down(self, known: Known, tree: Tree, key: bytes, levels: int) -> tuple[int, Range]:
         """The page that a search for `key` comes to after so many levels, and its bounds; all above are looked at."""
-        number, bounds = tree.root, _EVERYTHING
+        number, bounds = tree.root, EVERYTHING
         for _ in range(levels):
-            keys, children = self._branch_at(known, number, bounds)
+            keys, children = self.branch_at(known, number, bounds)
             i = bisect_right(keys, key) - 1
-            number, bounds = children[i], _between(keys, i, bounds)
+            number, bounds = children[i], between(keys, i, bounds)
         return number, bounds
 
-    def _look_to_write(self, known: Known, database: str, key: bytes, joining: bool) -> bytes | None:
-        """Look at what a write to `key` changes, unless that was done before; returns where the leaves that were looked
-        at end."""
-        found = self.looked.find(database, joining, key)
-        if found is None:
-            tree = self.tree(known, database)
-            found = _EVERYTHING if tree is None else self._descend_to_write(known, tree, key, joining)
-            self.looked.add(database, joining, found)
-        return found[1]
-
-    def _descend_to_write(self, known: Known, tree: Tree, key: bytes, joining: bool) -> Range:
-        """Go down as LMDB does and look at headers, of neighbours too if pages may be joined; where values are long,
-        at the whole leaf."""
-        number, bounds = tree.root, _EVERYTHING
-        for _ in range(tree.depth - 1):
-            number, bounds = self._below(known, number, bounds, key, joining)
-        if tree.long_pages:
-            self._look_at_leaf(known, number, bounds)
-        else:
-            self._header(known, number)
-        return bounds
-
-    def _below(self, known: Known, number: int, bounds: Range, key: bytes, joining: bool = False) -> tuple[int, Range]:
+    def below(self, known: Known, number: int, bounds: Range, key: bytes, joining: bool = False) -> tuple[int, Range]:
         """The child of a branch that LMDB's search for `key` takes, and its bounds; the headers of its neighbours are
         looked at, too, if pages may be joined."""
         page = self._header_of_branch(known, number)
         at, count = _search(page, number, key)
-        for i in range(max(at - 1, 0), min(at + 2, count)) if joining else ():
-            self._header(known, _child(page, number, i)[1])
+        if joining:
+            self.look_at_headers(known, [_child(page, number, i)[1] for i in range(max(at - 1, 0), min(at + 2, count))])
         above = _child(page, number, at + 1)[0] if at + 1 < count else bounds[1]
         low, child = _child(page, number, at)
         return child, (low if at else bounds[0], above)
@@ -281,11 +234,12 @@ class Guard:
                 raise Unsound(f"page {number} is no branch")
         return page
 
-    def _header(self, known: Known, number: int) -> None:
-        """Look at the header of a page, once."""
-        if number not in known.headers:
-            self._page(number, known.last_page, PAGE_HEADER)
-            known.headers.add(number)
+    def look_at_headers(self, known: Known, numbers: Iterable[int]) -> None:
+        """Look at the headers of pages, once."""
+        for number in numbers:
+            if number not in known.headers:
+                _, _, _, lower, upper = _HEADER.unpack(self._page(number, known.last_page, PAGE_HEADER))
+                known.headers[number] = upper - lower
 
     def _trees(self, known: Known) -> dict[bytes, Tree]:
         """All sub-databases; they fit one page."""
@@ -302,21 +256,21 @@ class Guard:
     def _visit(self, known: Known, number: int, levels: int, wanted: Range, bounds: Range) -> None:
         """Look at a page, whose keys must lie within `bounds`, and at what is below it and near `wanted`."""
         if levels <= 1:
-            self._look_at_leaf(known, number, bounds)
+            self.look_at_leaf(known, number, bounds)
             return
-        keys, children = self._branch_at(known, number, bounds)
+        keys, children = self.branch_at(known, number, bounds)
         begin = max(bisect_right(keys, wanted[0]) - 2, 0)
         end = len(children) if wanted[1] is None else min(bisect_right(keys, wanted[1]) + 1, len(children))
         self._ask_for(child for child in children[begin:end] if child not in known.leaves)
         for i in range(begin, end):
-            self._visit(known, children[i], levels - 1, wanted, _between(keys, i, bounds))
+            self._visit(known, children[i], levels - 1, wanted, between(keys, i, bounds))
 
-    def _look_at_leaf(self, known: Known, number: int, bounds: Range) -> None:
+    def look_at_leaf(self, known: Known, number: int, bounds: Range) -> None:
         if number not in known.leaves:
             known.leaves[number] = self._leaf(known, number)
         _refuse_outside(known.leaves[number], bounds, number)
 
-    def _branch_at(self, known: Known, number: int, bounds: Range) -> Branch:
+    def branch_at(self, known: Known, number: int, bounds: Range) -> Branch:
         if number not in known.branches:
             known.branches[number] = self._branch(known, number)
         keys, children = known.branches[number]
@@ -405,7 +359,7 @@ def _covers(bounds: Range, first: bytes, last: bytes) -> bool:
     return bounds[0] <= first and (bounds[1] is None or last < bounds[1])
 
 
-def _between(keys: list[bytes], i: int, bounds: Range) -> Range:
+def between(keys: list[bytes], i: int, bounds: Range) -> Range:
     """The bounds of the i-th child of a branch whose own are `bounds`."""
     return keys[i] if i else bounds[0], keys[i + 1] if i + 1 < len(keys) else bounds[1]
 

@@ -10,6 +10,7 @@ process lives, too.
 
 import time
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 
 Range = tuple[bytes, bytes | None]
 _NOWHERE: tuple[list[bytes], list[Range]] = [], []
@@ -40,16 +41,19 @@ class Looked:
         if self._transaction == transaction - 1:
             self._transaction = transaction
 
-    def find(self, database: str, joining: bool, key: bytes) -> Range | None:
-        """The range around `key` that was looked at; where pages may be joined, more was looked at than otherwise."""
-        for kind in (True,) if joining else (False, True):
-            begins, ranges = self._ranges.get((database, kind), _NOWHERE)
-            i = bisect_right(begins, key) - 1
-            if i >= 0:
-                end = ranges[i][1]
-                if end is None or key < end:
-                    return ranges[i]
-        return None
+    def covers(self, database: str, first: bytes, last: bytes) -> bool:
+        """Whether a range of keys was looked at for writes that may join pages."""
+        begins, ranges = self._ranges.get((database, True), _NOWHERE)
+        i = bisect_right(begins, first) - 1
+        return i >= 0 and _ends_behind(ranges[i], last)
+
+    def unseen(self, database: str, keys: Sequence[bytes]) -> Sequence[bytes]:
+        """Those of sorted keys that were not looked at, neither for writes that may join pages nor for others."""
+        for joining in (False, True):
+            begins, ranges = self._ranges.get((database, joining), _NOWHERE)
+            if begins and keys:
+                keys = _outside(begins, ranges, keys)
+        return keys
 
     def add(self, database: str, joining: bool, found: Range) -> None:
         """Note a range, for writes that may join pages with their neighbours or for others."""
@@ -60,3 +64,23 @@ class Looked:
         begin = min(begin for begin, _ in touched)
         end = None if any(end is None for _, end in touched) else max(end for _, end in touched if end is not None)
         begins[first:last], ranges[first:last] = [begin], [(begin, end)]
+
+
+def _outside(begins: list[bytes], ranges: list[Range], keys: Sequence[bytes]) -> list[bytes]:
+    """Those of sorted keys that lie in none of the ranges."""
+    left: list[bytes] = []
+    at = 0
+    while at < len(keys):
+        i = bisect_right(begins, keys[at]) - 1
+        if i >= 0 and _ends_behind(ranges[i], keys[at]):
+            end = ranges[i][1]
+            at = len(keys) if end is None else bisect_left(keys, end, at + 1)
+        else:
+            beyond = len(keys) if i + 1 == len(begins) else bisect_left(keys, begins[i + 1], at + 1)
+            left += keys[at:beyond]
+            at = beyond
+    return left
+
+
+def _ends_behind(there: Range, key: bytes) -> bool:
+    return there[1] is None or key < there[1]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import lmdb
 
 from dynfrsdb_storage import layout
-from dynfrsdb_storage.guard import Places
+from dynfrsdb_storage.before_writing import Places
 from dynfrsdb_storage.slots import Claim, Pending, insert_range
 
 if TYPE_CHECKING:

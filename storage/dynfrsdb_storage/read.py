@@ -29,10 +29,10 @@ from typing import TYPE_CHECKING, Any
 import lmdb
 
 from dynfrsdb_storage import layout, records
+from dynfrsdb_storage.before_writing import Places
 from dynfrsdb_storage.env import translate
 from dynfrsdb_storage.errors import ClosedStore, CorruptStore, Error
 from dynfrsdb_storage.generation import Generation, share
-from dynfrsdb_storage.guard import Places
 from dynfrsdb_storage.rehearsal import Rehearsal
 from dynfrsdb_storage.rows import RowFile
 

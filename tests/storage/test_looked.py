@@ -16,27 +16,39 @@ def seen() -> Looked:
     return seen
 
 
-def test_a_key_is_found_in_the_range_that_was_looked_at(seen: Looked) -> None:
-    assert seen.find("nodes", False, b"b") == (b"b", b"f")
-    assert seen.find("nodes", False, b"o") == (b"m", b"p")
-    assert [seen.find("nodes", False, key) for key in (b"a", b"f", b"p")] == [None, None, None]
-    assert seen.find("nodes", True, b"b") is None
-    assert seen.find("buckets", False, b"b") is None
+def unseen(seen: Looked, keys: str, database: str = "nodes") -> str:
+    """Which of some keys of one letter were not looked at."""
+    return b"".join(seen.unseen(database, [key.encode() for key in keys])).decode()
+
+
+def test_keys_in_a_range_that_was_looked_at_are_seen(seen: Looked) -> None:
+    assert unseen(seen, "abcefgmopz") == "afgpz"
+    assert unseen(seen, "bcd") == ""
+    assert unseen(seen, "abc", "buckets") == "abc"
+
+
+def test_what_was_looked_at_for_joining_holds_for_other_writes_too(seen: Looked) -> None:
+    seen.add("nodes", True, (b"g", b"k"))
+
+    assert unseen(seen, "abgjkn") == "ak"
+    assert seen.covers("nodes", b"g", b"j")
+    assert not any(seen.covers("nodes", *span) for span in ((b"b", b"c"), (b"f", b"h"), (b"h", b"k")))
 
 
 def test_a_range_without_an_end_reaches_to_the_last_key(seen: Looked) -> None:
     seen.add("nodes", True, (b"", None))
 
-    assert seen.find("nodes", True, b"\xff" * 20) == (b"", None)
+    assert seen.covers("nodes", b"", b"\xff" * 20)
+    assert unseen(seen, "az") == ""
 
 
 def test_what_was_looked_at_holds_after_commits_of_this_process_only(seen: Looked) -> None:
     seen.committed(8)
     seen.begin(8)
-    assert seen.find("nodes", False, b"c")
+    assert unseen(seen, "c") == ""
 
     seen.begin(10)
-    assert seen.find("nodes", False, b"c") is None
+    assert unseen(seen, "c") == "c"
 
 
 def test_nothing_is_believed_for_long(seen: Looked, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,20 +56,19 @@ def test_nothing_is_believed_for_long(seen: Looked, monkeypatch: pytest.MonkeyPa
 
     seen.begin(7)
 
-    assert seen.find("nodes", False, b"c") is None
+    assert unseen(seen, "c") == "c"
 
 
 def test_neighbours_become_one_range(seen: Looked) -> None:
     seen.add("nodes", False, (b"p", None))
     seen.add("nodes", False, (b"f", b"m"))
 
-    assert seen.find("nodes", False, b"c") == (b"b", None)
-    assert seen.find("nodes", False, b"a") is None
+    assert unseen(seen, "abcfmpz") == "a"
 
 
 def test_ranges_that_overlap_become_one(seen: Looked) -> None:
     seen.add("nodes", False, (b"d", b"n"))
-    assert seen.find("nodes", False, b"b") == (b"b", b"p")
+    assert unseen(seen, "abfgmop") == "ap"
 
     seen.add("nodes", False, (b"a", None))
-    assert seen.find("nodes", False, b"z") == (b"a", None)
+    assert unseen(seen, "az") == ""

@@ -1,0 +1,168 @@
+"""Looking at LMDB's pages before a write transaction changes them.
+
+LMDB's write transactions believe more than its searches. A page they change is copied and written with the flags it
+has: one more bit there makes it a value of many pages, and whatever lies behind it in memory is written over committed
+pages. The number in a changed page's header goes onto the free list, and what is on the free list is overwritten. So
+before a write transaction, the headers of all pages that it will change (and of those that they may be joined with: a
+neighbour, and the neighbour of one that is nearly empty) are looked at, and the whole free list, whose checksum the
+writer before us has left in LOCK. A process that commits again and again looks only at what it has not looked at in the
+last minute (looked.py).
+
+Keys go down the tree together, in their order:
+
+    spans        a  c   f..............p   x        keys to put, and ranges to delete
+    branch     [ 1     | 2   | 3   | 4   | 5   ]    a and c need page 1, f..p needs 2, 3 and 4, x needs 5
+
+Where many of them need one branch, all its records are read and held against each other; where there are few, they are
+searched for step by step, as LMDB does it.
+
+Not done here: what is inside the leaves that are changed. Damage there is carried along into the new page; the
+checksums of the records name it.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+
+from dynfrsdb_storage.guard import EVERYTHING, Guard, Known, Tree, Unsound, between
+from dynfrsdb_storage.layout import PAGE_BYTES
+from dynfrsdb_storage.looked import Looked, Range
+
+Places = dict[str, tuple[list[bytes], list[tuple[bytes, bytes]]]]
+"""Where a transaction writes: the keys that it puts, ascending, and (first, last) of ranges that it deletes, by
+database."""
+_FEW = 8
+"""Spans up to which a branch is searched for each, and not read wholly."""
+_NEARLY_EMPTY = PAGE_BYTES * 7 // 10
+"""Free bytes that a leaf must have before LMDB joins it with a neighbour: it does so from three quarters on."""
+
+
+_LONGER_THAN_OURS = 64
+"""Bytes."""
+
+
+class BeforeWriting:
+    """What one process looks at before it writes, and what it remembers of that."""
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+        self.looked = Looked()
+
+    def look(self, known: Known, database: str, keys: Sequence[bytes], cuts: Iterable[tuple[bytes, bytes]]) -> None:
+        """Raise Unsound if putting sorted keys, or deleting (first, last) ranges, would change a page whose header is
+        bad. After a deletion a page may be joined with a neighbour."""
+        self.looked.begin(known.transaction)
+        spans = _apart(span for span in cuts if not self.looked.covers(database, *span))
+        if spans:
+            self._look(known, database, [first for first, _ in spans], [last for _, last in spans], joining=True)
+        unseen = self.looked.unseen(database, keys)
+        if unseen:
+            self._look(known, database, unseen, unseen, joining=False)
+
+    def _look(
+        self, known: Known, database: str, firsts: Sequence[bytes], lasts: Sequence[bytes], joining: bool
+    ) -> None:
+        tree = self._guard.tree(known, database)
+        if tree is None:
+            self.looked.add(database, joining, EVERYTHING)
+            return
+        descent = _Descent(self._guard, known, firsts, lasts, joining)
+        descent.go(tree.root, tree.depth, EVERYTHING, 0, len(firsts))
+        self._look_at_leaves(known, tree, descent.leaves)
+        for run in _runs(bounds for _, bounds in descent.leaves):
+            if joining:
+                self._look_around(known, tree, run)
+            self.looked.add(database, joining, run)
+
+    def _look_around(self, known: Known, tree: Tree, run: Range) -> None:
+        """Look at the leaves that those of a run may be joined with: their neighbours, and the neighbours of such as
+        are nearly empty."""
+        before, behind = run
+        while before:
+            leaf, (before, _) = self._leaf_of(known, tree, _just_before(before))
+            if known.headers[leaf] <= _NEARLY_EMPTY:
+                break
+        while behind is not None:
+            leaf, (_, behind) = self._leaf_of(known, tree, behind)
+            if known.headers[leaf] <= _NEARLY_EMPTY:
+                break
+
+    def _leaf_of(self, known: Known, tree: Tree, key: bytes) -> tuple[int, Range]:
+        number, bounds = tree.root, EVERYTHING
+        for _ in range(tree.depth - 1):
+            number, bounds = self._guard.below(known, number, bounds, key)
+        self._look_at_leaves(known, tree, [(number, bounds)])
+        return number, bounds
+
+    def _look_at_leaves(self, known: Known, tree: Tree, leaves: Sequence[tuple[int, Range]]) -> None:
+        """Look at headers; where values are long, at whole leaves."""
+        self._guard.look_at_headers(known, [number for number, _ in leaves])
+        for number, bounds in leaves if tree.long_pages else ():
+            self._guard.look_at_leaf(known, number, bounds)
+
+
+class _Descent:
+    """The way of sorted spans down one tree; all branches on it are looked at."""
+
+    def __init__(
+        self, guard: Guard, known: Known, firsts: Sequence[bytes], lasts: Sequence[bytes], joining: bool
+    ) -> None:
+        self._guard, self._known, self._joining = guard, known, joining
+        self._firsts, self._lasts = firsts, lasts
+        self.leaves: list[tuple[int, Range]] = []
+        """The leaves that the spans reach, in order, with their bounds."""
+
+    def go(self, number: int, levels: int, bounds: Range, begin: int, end: int) -> None:
+        """Take spans begin .. end, as far as they lie within `bounds`, to the leaves below a page."""
+        if levels <= 1:
+            self.leaves.append((number, bounds))
+            return
+        find = self._among_all if end - begin > _FEW else self._step_by_step
+        at, key = begin, bounds[0]
+        while at < end:
+            key = max(key, self._firsts[at])
+            child, its = find(number, bounds, key)
+            above = its[1]
+            if above is not None and above <= key:
+                raise Unsound(f"the keys of page {number} do not ascend")
+            behind = end if above is None else bisect_left(self._firsts, above, at + 1, end)
+            self.go(child, levels - 1, its, at, behind)
+            if above is None or above == bounds[1]:
+                return
+            at, key = behind - (self._lasts[behind - 1] >= above), above
+
+    def _step_by_step(self, number: int, bounds: Range, key: bytes) -> tuple[int, Range]:
+        return self._guard.below(self._known, number, bounds, key, self._joining)
+
+    def _among_all(self, number: int, bounds: Range, key: bytes) -> tuple[int, Range]:
+        keys, children = self._guard.branch_at(self._known, number, bounds)
+        i = bisect_right(keys, key) - 1
+        if self._joining:
+            self._guard.look_at_headers(self._known, children[max(i - 1, 0) : i + 2])
+        return children[i], between(keys, i, bounds)
+
+
+def _just_before(key: bytes) -> bytes:
+    """A key that is smaller than `key`, with none of ours between them."""
+    return key[:-1] + bytes([key[-1] - 1]) + b"\xff" * _LONGER_THAN_OURS if key[-1] else key[:-1]
+
+
+def _apart(spans: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Sorted spans that cover the same keys and do not overlap."""
+    apart: list[tuple[bytes, bytes]] = []
+    for first, last in sorted(spans):
+        if apart and first <= apart[-1][1]:
+            apart[-1] = apart[-1][0], max(apart[-1][1], last)
+        else:
+            apart.append((first, last))
+    return apart
+
+
+def _runs(bounds: Iterable[Range]) -> list[Range]:
+    """Ascending bounds, those that touch made one."""
+    runs: list[Range] = []
+    for begin, end in bounds:
+        if runs and runs[-1][1] == begin:
+            runs[-1] = runs[-1][0], end
+        else:
+            runs.append((begin, end))
+    return runs
