@@ -94,7 +94,7 @@ def finish(path: Path, story: Story, dice: random.Random, last_answers: Callable
     assert mine == fresh_answer(path.parent / "fresh.forest", story.live)
     with dynfrsdb.open(path, "w") as db:
         Worker(db, story.live, dice, story.hear).remove()
-        assert db._store.erase_pending() == 0
+        assert db._store.erase_pending(timeout=10) == 0
         assert db.check().problems == ()
     assert traces(path, story.gone) == []
 
