@@ -24,7 +24,7 @@ from dynfrsdb_storage.retire import retire_old
 if TYPE_CHECKING:
     from dynfrsdb.database import Database
 
-STEP = 20_000
+STEP = 200_000
 """Samples below tags that one commit of `settle` grows."""
 QUIET = 0.05
 """Seconds without a transaction before the thread begins."""

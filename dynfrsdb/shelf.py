@@ -23,7 +23,6 @@ import numpy.typing as npt
 
 from dynfrsdb_engine.forest import Damaged
 from dynfrsdb_engine.grow import Growth
-from dynfrsdb_engine.kernel import Record
 from dynfrsdb_storage import Snapshot, WriteSession, layout
 from dynfrsdb_storage.records import Payload
 
@@ -31,8 +30,6 @@ CHUNK = 450
 """Slots in a chunk when a long list is written: 1,800 bytes, so that two chunks share a page."""
 MOST = 474
 """Slots that a chunk may grow to before it is written as two."""
-FIRST_CHUNK = bytes(4)
-"""Behind a node's key: that of its bucket."""
 Slots = npt.NDArray[np.uint32]
 Pair = tuple[bytes, Payload]
 
@@ -84,29 +81,30 @@ def chunks(snapshot: Snapshot, tree: int, path: int) -> Iterator[tuple[bytes, Sl
         yield key, np.frombuffer(data, "<u4")
 
 
-def cut(tree: int, path: int, slots: Slots) -> Iterator[Pair]:
-    """A long list as chunk records."""
-    node = layout.node_key(tree, path)
-    for start in range(0, slots.size, CHUNK):
-        part = slots[start : start + CHUNK]
-        yield node + int(part[0]).to_bytes(4, "big"), part.astype("<u4").tobytes()
-
-
-def growth_pairs(growth: Growth) -> tuple[Iterable[Pair], Iterable[Pair]]:
+def growth_pairs(growth: Growth) -> tuple[list[Pair], list[Pair]]:
     """Records as (nodes, buckets) to put, each in the order of the growth; long lists are among the buckets, and then
     those are in the order of their keys. Payloads are views of the growth."""
-    records, data = growth.records, growth.data.data
-    keys = layout.node_keys(records["tree"], records["path"])
-    columns = keys, records["at"].tolist(), (records["at"] + records["size"]).tolist(), records["bucket"].tolist()
-    nodes = ((key, data[at:end]) for key, at, end, bucket in zip(*columns, strict=True) if not bucket)
-    buckets = ((key + FIRST_CHUNK, data[at:end]) for key, at, end, bucket in zip(*columns, strict=True) if bucket)
-    lists = [pair for record in records[records["list_size"] > 0] for pair in _list_pairs(growth, record)]
-    return nodes, sorted([*buckets, *lists], key=itemgetter(0)) if lists else buckets
+    is_bucket = growth.records["bucket"] != 0
+    nodes, buckets = growth.records[~is_bucket], growth.records[is_bucket]
+    whole = zip(layout.node_keys(nodes["tree"], nodes["path"]), _payloads(growth, nodes), strict=True)
+    small = zip(layout.bucket_keys(buckets["tree"], buckets["path"]), _payloads(growth, buckets), strict=True)
+    lists = list(_list_pairs(growth, nodes[nodes["list_size"] > 0]))
+    return list(whole), sorted([*small, *lists], key=itemgetter(0)) if lists else list(small)
 
 
-def _list_pairs(growth: Growth, record: Record) -> Iterator[Pair]:
-    at = int(record["list_at"])
-    return cut(int(record["tree"]), int(record["path"]), growth.lists[at : at + int(record["list_size"])])
+def _payloads(growth: Growth, records: npt.NDArray[np.void]) -> list[Payload]:
+    data, ends = growth.data.data, records["at"] + records["size"]
+    return [data[at:end] for at, end in zip(records["at"].tolist(), ends.tolist(), strict=True)]
+
+
+def _list_pairs(growth: Growth, nodes: npt.NDArray[np.void]) -> Iterator[Pair]:
+    """The long lists of nodes as chunk records."""
+    data = growth.lists.astype("<u4", copy=False).view(np.uint8).data
+    keys = layout.node_keys(nodes["tree"], nodes["path"])
+    for key, first, size in zip(keys, nodes["list_at"].tolist(), nodes["list_size"].tolist(), strict=True):
+        for at in range(first, first + size, CHUNK):
+            chunk = data[4 * at : 4 * min(at + CHUNK, first + size)]
+            yield key + bytes(chunk[3::-1]), chunk
 
 
 def clear(session: WriteSession, tree: int, path: int) -> None:

@@ -20,10 +20,10 @@ Not done here: what is inside the leaves that are changed. Damage there is carri
 checksums of the records name it.
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
-from dynfrsdb_storage.guard import EVERYTHING, Guard, Known, Tree, Unsound, between
+from dynfrsdb_storage.guard import EVERYTHING, Guard, Known, Tree, Unsound
 from dynfrsdb_storage.layout import PAGE_BYTES
 from dynfrsdb_storage.looked import Looked, Range
 
@@ -116,11 +116,12 @@ class _Descent:
         if levels <= 1:
             self.leaves.append((number, bounds))
             return
-        find = self._among_all if end - begin > _FEW else self._step_by_step
+        if end - begin > _FEW:
+            self._guard.branch_at(self._known, number, bounds)
         at, key = begin, bounds[0]
         while at < end:
             key = max(key, self._firsts[at])
-            child, its = find(number, bounds, key)
+            child, its = self._guard.below(self._known, number, bounds, key, self._joining)
             above = its[1]
             if above is not None and above <= key:
                 raise Unsound(f"the keys of page {number} do not ascend")
@@ -129,16 +130,6 @@ class _Descent:
             if above is None or above == bounds[1]:
                 return
             at, key = behind - (self._lasts[behind - 1] >= above), above
-
-    def _step_by_step(self, number: int, bounds: Range, key: bytes) -> tuple[int, Range]:
-        return self._guard.below(self._known, number, bounds, key, self._joining)
-
-    def _among_all(self, number: int, bounds: Range, key: bytes) -> tuple[int, Range]:
-        keys, children = self._guard.branch_at(self._known, number, bounds)
-        i = bisect_right(keys, key) - 1
-        if self._joining:
-            self._guard.look_at_headers(self._known, children[max(i - 1, 0) : i + 2])
-        return children[i], between(keys, i, bounds)
 
 
 def _just_before(key: bytes) -> bytes:

@@ -211,12 +211,14 @@ class Guard:
         for _ in range(levels):
             keys, children = self.branch_at(known, number, bounds)
             i = bisect_right(keys, key) - 1
-            number, bounds = children[i], between(keys, i, bounds)
+            number, bounds = children[i], _between(keys, i, bounds)
         return number, bounds
 
     def below(self, known: Known, number: int, bounds: Range, key: bytes, joining: bool = False) -> tuple[int, Range]:
         """The child of a branch that LMDB's search for `key` takes, and its bounds; the headers of its neighbours are
         looked at, too, if pages may be joined."""
+        if number in known.branches:
+            return self._below_known(known, number, bounds, key, joining)
         page = self._header_of_branch(known, number)
         at, count = _search(page, number, key)
         if joining:
@@ -224,6 +226,14 @@ class Guard:
         above = _child(page, number, at + 1)[0] if at + 1 < count else bounds[1]
         low, child = _child(page, number, at)
         return child, (low if at else bounds[0], above)
+
+    def _below_known(self, known: Known, number: int, bounds: Range, key: bytes, joining: bool) -> tuple[int, Range]:
+        """The same in a branch whose records were all looked at."""
+        keys, children = self.branch_at(known, number, bounds)
+        at = bisect_right(keys, key) - 1
+        if joining:
+            self.look_at_headers(known, children[max(at - 1, 0) : at + 2])
+        return children[at], _between(keys, at, bounds)
 
     def _header_of_branch(self, known: Known, number: int) -> bytes:
         """A branch of which only the header was looked at."""
@@ -263,7 +273,7 @@ class Guard:
         end = len(children) if wanted[1] is None else min(bisect_right(keys, wanted[1]) + 1, len(children))
         self._ask_for(child for child in children[begin:end] if child not in known.leaves)
         for i in range(begin, end):
-            self._visit(known, children[i], levels - 1, wanted, between(keys, i, bounds))
+            self._visit(known, children[i], levels - 1, wanted, _between(keys, i, bounds))
 
     def look_at_leaf(self, known: Known, number: int, bounds: Range) -> None:
         if number not in known.leaves:
@@ -359,7 +369,7 @@ def _covers(bounds: Range, first: bytes, last: bytes) -> bool:
     return bounds[0] <= first and (bounds[1] is None or last < bounds[1])
 
 
-def between(keys: list[bytes], i: int, bounds: Range) -> Range:
+def _between(keys: list[bytes], i: int, bounds: Range) -> Range:
     """The bounds of the i-th child of a branch whose own are `bounds`."""
     return keys[i] if i else bounds[0], keys[i + 1] if i + 1 < len(keys) else bounds[1]
 

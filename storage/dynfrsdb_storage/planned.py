@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +28,8 @@ class Planned:
     state: dict[str, Any]
     """The counters, as they will be."""
     cuts: Cuts
-    puts: dict[str, list[tuple[bytes, bytes]]]
-    """Packed records in the order of their keys, by database."""
+    puts: dict[str, dict[bytes, bytes]]
+    """Packed records by key, in the order of their keys, by database."""
     claim: Claim
     written: npt.NDArray[np.uint32]
     """Slots that go live."""
@@ -44,7 +45,7 @@ class Planned:
     def apply(self, txn: lmdb.Transaction, databases: dict[str, Any]) -> None:
         """Do all of it in a transaction; deletes come before puts."""
         for name, ranges in self.cuts.items():
-            _delete(txn, databases[name], sorted(ranges), {key for key, _ in self.puts.get(name, ())})
+            _delete(txn, databases[name], sorted(ranges), self.puts.get(name, {}))
         for key in self.cleared:
             txn.delete(key, db=databases["pending"])
         self.claim.apply(txn, databases["reserved"], self.written)
@@ -54,7 +55,7 @@ class Planned:
             insert_range(txn, databases["reserved"], self.slots, self.grown)
         for name, items in self.puts.items():
             with txn.cursor(db=databases[name]) as cursor:
-                cursor.putmulti(items)
+                cursor.putmulti(items.items())
 
     def places(self) -> Places:
         """Where it writes."""
@@ -62,7 +63,7 @@ class Planned:
         for name, ranges in self.cuts.items():
             places.setdefault(name, ([], []))[1].extend(ranges)
         for name, items in self.puts.items():  # the counters are among them
-            places[name] = [key for key, _ in items], places.get(name, ([], []))[1]
+            places[name] = list(items), places.get(name, ([], []))[1]
         return places
 
 
@@ -71,7 +72,7 @@ def counter_places() -> Places:
     return {"meta": ([layout.META_STATE], []), "reserved": ([], [_EVERYTHING]), "pending": ([], [_EVERYTHING])}
 
 
-def _delete(txn: lmdb.Transaction, database: Any, ranges: list[tuple[bytes, bytes]], again: set[bytes]) -> None:
+def _delete(txn: lmdb.Transaction, database: Any, ranges: list[tuple[bytes, bytes]], again: Container[bytes]) -> None:
     """Delete what lies in sorted ranges, but for keys that are put `again`: LMDB replaces those where they are."""
     with txn.cursor(db=database) as cursor:
         for first, last in ranges:

@@ -249,7 +249,7 @@ class WriteSession:
         self.put("meta", layout.META_STATE, records.frame(state))
         noted = [(key, records.pending_payload(there.size, there.sequence)) for key, there in removed.items()]
         self.put_many("pending", noted)
-        puts = {name: [(key, values[key]) for key in sorted(values)] for name, values in self._puts.items() if values}
+        puts = {name: dict(sorted(values.items())) for name, values in self._puts.items() if values}
         slots = int(before["slots"])
         return Planned(state, self._cuts, puts, self._claim, written, cleared, removed, slots, grown)
 
