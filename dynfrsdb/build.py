@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
 from types import MappingProxyType
@@ -64,8 +64,24 @@ def training(
 
 
 def threads() -> int:
-    """How many threads grow trees: DYNFRSDB_THREADS, or as many as there are cores to run on."""
+    """How many threads grow trees, beside the one that writes them: DYNFRSDB_THREADS, or as many as there are cores to
+    run on. With 1 there is only one, which does everything."""
     return max(1, int(os.environ.get("DYNFRSDB_THREADS", "0")) or len(os.sched_getaffinity(0)))
+
+
+class InThisThread(Executor):
+    """Does at once what it is given."""
+
+    def submit(self, act: Callable[..., Any], /, *args: Any, **named: Any) -> Future[Any]:
+        """A future that is over."""
+        future: Future[Any] = Future()
+        future.set_result(act(*args, **named))
+        return future
+
+
+def workers(count: int) -> Executor:
+    """Threads to give work to, or this one."""
+    return ThreadPoolExecutor(count) if threads() > 1 else InThisThread()
 
 
 def build(
@@ -116,7 +132,7 @@ def _fill(builder: Builder, settings: Settings, training: Training, report: Prog
 @contextmanager
 def _samples_digest(settings: Settings, training: Training) -> Iterator[Callable[[], bytes]]:
     """Make the digest of the sample set in a thread, which has time for it while kernels grow trees."""
-    samples, beside = Secrets(settings).samples, ThreadPoolExecutor(1)
+    samples, beside = Secrets(settings).samples, workers(1)
     parts = (slice(start, start + ROWS_AT_ONCE) for start in range(0, training.ids.size, ROWS_AT_ONCE))
     hashed = [beside.submit(samples, training.ids[part], training.y[part], training.X[part]) for part in parts]
     try:
@@ -137,7 +153,8 @@ def write_trees(builder: Builder | Successor, spec: Spec, ids: npt.NDArray[np.ui
             if len(pairs) >= RECORDS_AT_ONCE:
                 builder.put_sorted(database, pairs)
                 pairs.clear()
-        for tree in np.unique(growth.records["tree"]).tolist():
+        first, last = growth.records["tree"][[0, -1]].tolist()
+        for tree in range(first, last + 1):
             report("trees", tree + 1, spec.trees)
     for database, pairs in waiting.items():
         builder.put_sorted(database, pairs)
@@ -194,9 +211,9 @@ def grown(spec: Spec, rows: Rows, jobs: Iterator[Job], together: int = 0) -> Ite
     """Grow whole trees in threads, in order, never more than a few ahead; those that have fewer than `together`
     samples between them in one go."""
     count, groups = threads(), in_groups(jobs, together)
-    with ThreadPoolExecutor(count) as pool:
+    with workers(count) as pool:
         ahead: deque[Future[Growth]] = deque(
-            pool.submit(grow_jobs, spec, rows, group) for group in islice(groups, 2 * count)
+            pool.submit(grow_jobs, spec, rows, group) for group in islice(groups, 2 * count if count > 1 else 1)
         )
         try:
             while ahead:
