@@ -6,7 +6,9 @@ there is one kernel call; cold, at most as many rounds as trees are deep."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from concurrent.futures import Executor
+from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -135,22 +137,31 @@ class Forest(Resident):
         if tagged.size:
             places, which = np.unique(tagged[["tree", "path"]], return_inverse=True)
             asking = [tagged["row"][which == i] for i in range(places.size)]
-            jobs = [
-                self._job(tree, path, self._point(tree, path), rows)
-                for (tree, path), rows in zip(places.tolist(), asking, strict=True)
-            ]
-            self._take(grow_jobs(self.spec, self.rows, jobs, X))
+            points = np.array([self._point(tree, path) for tree, path in places.tolist()], np.int64)
+            self._take(grow_jobs(self.spec, self.rows, self._jobs(places["tree"], places["path"], points, asking), X))
 
-    def _job(self, tree: int, path: int, point: int, asking: npt.NDArray[np.int32] | None = None) -> Job:
-        """The work of growing a tag."""
-        owner = int(self.w.points["owner"][point])
-        if owner < 0:
-            stamp, n = int(self.w.buckets["stamp"][-2 - owner]), int(self.w.buckets["n"][-2 - owner])
-            return Job(tree, path, stamp, self.w.slots[-2 - owner, :n], asking)
-        if self.w.nodes["list_at"][owner] < 0:
-            self._load_list(tree, path, point)
-        at, n = int(self.w.nodes["list_at"][owner]), int(self.w.stats.head["n"][owner])
-        return Job(tree, path, int(self.w.nodes["stamp"][owner]), self.w.lists[at : at + n], asking)
+    def _jobs(
+        self,
+        trees: npt.NDArray[np.int64],
+        paths: npt.NDArray[np.uint64],
+        points: npt.NDArray[np.int64],
+        asking: Iterable[npt.NDArray[np.int32] | None],
+    ) -> list[Job]:
+        """The work of growing tags."""
+        owners = self.w.points["owner"][points].astype(np.int64)
+        long = np.flatnonzero(owners >= 0)
+        for i in long[self.w.nodes["list_at"][owners[long]] < 0].tolist():
+            self._load_list(int(trees[i]), int(paths[i]), int(points[i]))
+        w, short = self.w, np.flatnonzero(owners < 0)
+        fields = np.empty((4, owners.size), np.int64)
+        rows, nodes = -2 - owners[short], owners[long]
+        fields[:, short] = rows, np.full(rows.size, -1), w.buckets["n"][rows], w.buckets["stamp"][rows]
+        fields[:, long] = nodes, w.nodes["list_at"][nodes], w.stats.head["n"][nodes], w.nodes["stamp"][nodes]
+        columns = trees.tolist(), paths.tolist(), *fields.tolist(), asking
+        return [
+            Job(tree, path, stamp, w.slots[row, :n] if at < 0 else w.lists[at : at + n], reaching)
+            for tree, path, row, at, n, stamp, reaching in zip(*columns)
+        ]
 
     def _take(self, growth: Growth) -> None:
         self._install(growth.records, growth.data, growth.lists, grown=True)
@@ -172,8 +183,7 @@ class Forest(Resident):
 
     def grow_tags(self, found: npt.NDArray[np.void], pool: Executor | None = None) -> None:
         """Grow these tags wholly."""
-        columns = (found[name].tolist() for name in ("tree", "path", "point"))
-        jobs = [self._job(tree, path, point) for tree, path, point in zip(*columns, strict=True)]
+        jobs = self._jobs(found["tree"], found["path"], found["point"], repeat(None))
         for growth in grow_parallel(self.spec, self.rows, jobs, pool):
             self._take(growth)
 

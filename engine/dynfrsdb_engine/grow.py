@@ -290,8 +290,7 @@ def grow(
     return DONE
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(NamedTuple):
     """One node to grow. `asking` are query rows (indices) that reach it; None grows everything below."""
 
     tree: int

@@ -230,8 +230,9 @@ class Resident:
 
         Nothing may be waiting to be written.
         """
-        self.track = self.size > budget // 2
-        if self.size <= budget:
+        size = self.size
+        self.track = size > budget // 2
+        if size <= budget:
             return False
         sample = np.zeros(1024, np.int64)
         uses = np.sort(sample[: sample_uses(self._working.address, sample)])
