@@ -232,8 +232,7 @@ class Transaction:
     def _find(self, ids: list[int]) -> dict[int, Live | None]:
         """Where samples live, as this transaction sees it."""
         unseen = [id for id in ids if id not in self._changed]
-        keys = layout.id_keys(np.array(unseen, np.uint64))
-        stored = self._open().snapshot.get("samples", keys)
+        stored = self._open().snapshot.get("samples", map(layout.id_key, unseen))
         fresh = {
             id: None if payload is None else Live(int.from_bytes(payload[:4], "little"), payload[4:20])
             for id, payload in zip(unseen, stored, strict=True)

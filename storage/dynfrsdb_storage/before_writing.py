@@ -30,7 +30,7 @@ from dynfrsdb_storage.looked import Looked, Range
 Places = dict[str, tuple[list[bytes], list[tuple[bytes, bytes]]]]
 """Where a transaction writes: the keys that it puts, ascending, and (first, last) of ranges that it deletes, by
 database."""
-_FEW = 8
+_FEW = 20
 """Spans up to which a branch is searched for each, and not read wholly."""
 _NEARLY_EMPTY = PAGE_BYTES * 7 // 10
 """Free bytes that a leaf must have before LMDB joins it with a neighbour: it does so from three quarters on."""

@@ -40,7 +40,7 @@ def looked_at(known: Known) -> set[int]:
     return {*known.branches, *known.leaves, *known.pages, *known.headers}
 
 
-@pytest.mark.parametrize("few", [0, 8, 1000], ids=["whole branches", "both", "step by step"])
+@pytest.mark.parametrize("few", [0, 20, 1000], ids=["whole branches", "both", "step by step"])
 def test_what_a_commit_changes_was_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int) -> None:
     monkeypatch.setattr(before_writing, "_FEW", few)
     draw = random.Random(few)

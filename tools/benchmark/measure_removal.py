@@ -6,6 +6,7 @@ thread is held still, so that two runs write the same records); `lazy` leaves ev
 
 from __future__ import annotations
 
+import cProfile
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,6 +16,7 @@ from benchmark.bare import Change, Watch, differing
 from benchmark.figures import Stopwatch, in_turns, seconds
 from benchmark.trial import Trial
 
+CALLS = 50
 POLICIES: dict[str, str | None] = {"auto": "auto", "lazy": None}
 WARM_UP = 5
 IN_ONE = 10
@@ -22,21 +24,28 @@ IN_ONE = 10
 
 
 def inside(trial: Trial) -> None:
-    """One removal inside an open transaction, working set warm, before the commit."""
-    watch = Stopwatch()
-    ids = iter(trial.ids((trial.effort.open_rounds + 1) * IN_ONE, seed=1))
+    """One removal inside an open transaction, working set warm, before the commit: each walking its trees at once, as
+    if somebody looked in between, and several that walk together, as a transaction lets them."""
+    alone, together = Stopwatch(), Stopwatch()
+    ids = iter(trial.ids(2 * (trial.effort.open_rounds + 1) * IN_ONE, seed=1))
     with trial.warm("auto") as db:
         for _ in range(trial.effort.open_rounds + 1):
             with db.transaction() as txn:
                 for _ in range(IN_ONE):
-                    watch.time(_remove_now, txn, next(ids))
+                    alone.time(_remove_now, txn, [next(ids)])
             trial.heat(db)
-    trial.note("removal, before commit", watch.without(IN_ONE))
+            with db.transaction() as txn:
+                together.time(_remove_now, txn, [next(ids) for _ in range(IN_ONE)])
+            trial.heat(db)
+    trial.note("removal, before commit", alone.without(IN_ONE))
+    trial.note("removal, before commit: together", [whole / IN_ONE for whole in together.seconds[1:]])
 
 
-def _remove_now(txn: dynfrsdb.Transaction, id: int) -> None:
-    """Remove one sample and walk its trees, with which a transaction waits until somebody looks or it commits."""
-    txn.remove([id])
+def _remove_now(txn: dynfrsdb.Transaction, ids: list[int]) -> None:
+    """Remove samples, call by call, and walk their trees, with which a transaction waits until somebody looks or it
+    commits."""
+    for id in ids:
+        txn.remove([id])
     with txn._db._gate.alone():
         txn._apply()
 
@@ -48,6 +57,7 @@ def durable(trial: Trial) -> None:
         ids = trial.ids(trial.effort.removals + WARM_UP, seed=2)
         changes, loads = record(trial, [[id] for id in ids], policy)
         _replay(trial, name, ids, changes)
+        trial.note(f"removal, {name}: calls", _calls(trial, ids[:CALLS], policy), "")
         measured = changes[WARM_UP:]
         trial.note(f"removal, {name}: records loaded, cold", loads[WARM_UP:], "")
         trial.note(f"removal, {name}: records written", [change.records for change in measured], "")
@@ -59,6 +69,18 @@ def durable(trial: Trial) -> None:
                 trial.note(f"removal, {name}: pages of {database}", pages, "")
         k = math.ceil(trial.data.settings["q"] * trial.data.settings["n_estimators"] - 1e-9)
         trial.note(f"removal, {name}: tree pages per tree", [change.tree_pages / k for change in measured], "")
+
+
+def _calls(trial: Trial, ids: list[int], policy: str | None) -> float:
+    """How many functions a durable removal calls, those written in C too; the first ones are not counted."""
+    profile = cProfile.Profile()
+    with trial.warm(policy) as db:
+        for i, id in enumerate(ids):
+            if i == WARM_UP:
+                profile.enable()
+            db.remove([id])
+        profile.disable()
+    return sum(entry.callcount for entry in profile.getstats()) / (len(ids) - WARM_UP)
 
 
 def record(trial: Trial, batches: Sequence[list[int]], policy: str | None) -> tuple[list[Change], list[int]]:

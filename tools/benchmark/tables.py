@@ -101,20 +101,22 @@ def pages(results: Results) -> str:
                 trees = sum(part.get(which, 0.0) for which in TREE_PAGES)
                 values = [part["records written"], part["tree records written"], part["records loaded, cold"]]
                 values += [part.get(which, 0.0) for which in TREE_PAGES] + [part["pages of LMDB"] - trees]
-                values += [part["tree pages per tree"], part["pages by the I/O counter"]]
+                values += [part["tree pages per tree"], part["pages by the I/O counter"], part["calls"]]
                 lines.append((name, policy, *(quantity(value) for value in values)))
-    return markdown([*heads, "tree pages per touched tree", "by the I/O counter"], lines)
+    return markdown([*heads, "tree pages per touched tree", "by the I/O counter", "Python's calls"], lines)
 
 
 def inside(results: Results) -> str:
     """One removal before its commit."""
-    heads = ("set", "mean", "p50", "p99", "of the retrain, mean", "n")
+    heads = ("set", "mean", "p50", "p99", "of the retrain, mean", "n", "ten that walk together, each", "of the retrain")
     lines = []
     for name, one in results.sets.items():
         ours, retrain = one.figures.get("removal, before commit"), one.figures.get("retrain")
-        if ours is not None and retrain is not None:
-            ratio = times(ours.mean / retrain.median)
-            lines.append((name, _p(ours, "mean"), _p(ours), _p(ours, "p99"), ratio, f"{ours.n:,}"))
+        together = one.figures.get("removal, before commit: together")
+        if ours is not None and together is not None and retrain is not None:
+            ratios = [times(figure.mean / retrain.median) for figure in (ours, together)]
+            first = (_p(ours, "mean"), _p(ours), _p(ours, "p99"), ratios[0], f"{ours.n:,}")
+            lines.append((name, *first, _p(together, "mean"), ratios[1]))
     return markdown(heads, lines)
 
 
