@@ -118,10 +118,11 @@ class _Descent:
             return
         if end - begin > _FEW:
             self._guard.branch_at(self._known, number, bounds)
+        neighbours = self._joining and levels > 2  # leaves are looked around when all of them are known
         at, key = begin, bounds[0]
         while at < end:
             key = max(key, self._firsts[at])
-            child, its = self._guard.below(self._known, number, bounds, key, self._joining)
+            child, its = self._guard.below(self._known, number, bounds, key, neighbours)
             above = its[1]
             if above is not None and above <= key:
                 raise Unsound(f"the keys of page {number} do not ascend")
