@@ -23,6 +23,8 @@ import dynfrsdb
 from benchmark.bare import Bare
 from benchmark.data import DataSet, load
 from benchmark.figures import Figure, Stopwatch
+from dynfrsdb_storage import layout
+from dynfrsdb_storage.disk import keep_allocated
 
 WARM_ROWS = 20_000
 CACHE_BYTES = 4 << 30
@@ -100,9 +102,14 @@ class Trial:
 
     @contextmanager
     def copy(self) -> Iterator[Path]:
-        """A copy of the base store, deleted afterwards."""
+        """A copy of the base store, on the disk as one that was there for a while, deleted afterwards."""
         path = self.place()
         shutil.copytree(self.base, path, ignore=shutil.ignore_patterns("lock.mdb"))
+        for file in path.rglob("*.*"):
+            if file.name == layout.DATA_FILE:
+                keep_allocated(file, file.stat().st_size, layout.KEEP_ALLOCATED)
+            with file.open("r+b") as handle:
+                os.fsync(handle.fileno())
         try:
             yield path
         finally:
