@@ -177,9 +177,9 @@ class Forest(Resident):
                 return found[np.argsort(-found["n"], kind="stable")]
             self.load(np.ascontiguousarray(missing["tree"]), np.ascontiguousarray(missing["path"]))
 
-    def dirty_tags(self, limit: int) -> npt.NDArray[np.void]:
-        """The tags of the open transaction with at most `limit` samples."""
-        return self._scan(lambda out: scan_dirty_tags(self._working.address, limit, out))
+    def dirty_tags(self, stamp: int, limit: int) -> npt.NDArray[np.void]:
+        """The tags with at most `limit` samples that the open transaction, which will be commit `stamp`, has made."""
+        return self._scan(lambda out: scan_dirty_tags(self._working.address, stamp, limit, out))
 
     def grow_tags(self, found: npt.NDArray[np.void], pool: Executor | None = None) -> None:
         """Grow these tags wholly."""
