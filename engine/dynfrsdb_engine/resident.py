@@ -162,10 +162,12 @@ class Resident:
     def load_below(self, tree: int, path: int) -> None:
         """Bring everything at and below a node, long lists too."""
         found = self._scan_below(tree, path)
-        missing = found[found["what"] == FOUND_MISSING]["path"].tolist()
-        if missing:
-            for top in missing if len(missing) <= FEW else [path]:
-                self._bring_below(tree, top)
+        missing = found[found["what"] == FOUND_MISSING]
+        if missing.size:
+            if missing.size <= FEW:
+                self._bring_anew(missing)
+            else:
+                self._bring_below([(tree, path)])
             found = self._scan_below(tree, path)
         for entry in found:
             if entry["what"] == FOUND_MISSING:
@@ -231,14 +233,25 @@ class Resident:
         gone = gone[np.argsort(gone["n"], kind="stable")]
         gone = gone[(gone["n"] > 0) & (np.cumsum(gone["n"]) <= RESTORED_AT_ONCE)]
         if gone.size:
-            self.load(np.ascontiguousarray(gone["tree"]), np.ascontiguousarray(gone["path"]))
-        splits = gone[(gone["n"] > self.spec.bucket) & (self.w.points["feature"][gone["point"]] >= 0)]
-        for tree, path in splits[["tree", "path"]].tolist():
-            self._bring_below(tree, path)
+            self._bring_anew(gone)
 
-    def _bring_below(self, tree: int, path: int) -> None:
-        below = list(self.source.below(tree, path))
-        self._bring([(tree, place, bucket) for place, bucket, _ in below], [payload for _, _, payload in below])
+    def _bring_anew(self, missing: npt.NDArray[np.void]) -> None:
+        """Bring these nodes, whose parents are in memory, with all below them."""
+        self.load(np.ascontiguousarray(missing["tree"]), np.ascontiguousarray(missing["path"]))
+        points = self.w.points[missing["point"]]
+        splits = missing[(points["owner"] >= 0) & (points["feature"] >= 0)]
+        if splits.size:
+            self._bring_below(splits[["tree", "path"]].tolist())
+
+    def _bring_below(self, tops: Sequence[tuple[int, int]]) -> None:
+        """Bring everything at and below these nodes."""
+        places: list[Place] = []
+        payloads: list[bytes] = []
+        for tree, top in tops:
+            for path, bucket, payload in self.source.below(tree, top):
+                places.append((tree, path, bucket))
+                payloads.append(payload)
+        self._bring(places, payloads)
 
     def _renew(self, changed: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
         """Bring these splits up to date; returns the children to look at next, and what was dropped."""
