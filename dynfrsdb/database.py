@@ -373,7 +373,7 @@ class Database(Duties):
         """Grow the small tags of the open transaction, so that readers never meet them."""
         if self._settle == "auto":
             with self._view.within(session.snapshot) as forest:
-                tags = forest.dirty_tags(SMALL)
+                tags = forest.dirty_tags(session.number, SMALL)
                 tags = tags[np.argsort(tags["n"], kind="stable")]
                 if tags["n"][tags["n"] <= TINY].sum() <= AT_ONCE:
                     forest.grow_tags(tags[np.cumsum(tags["n"]) <= AT_ONCE])

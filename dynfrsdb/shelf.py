@@ -59,15 +59,14 @@ class Shelf:
         return [payload for payload in found if payload is not None]
 
     def below(self, tree: int, path: int) -> Iterable[tuple[int, bool, bytes]]:
-        """All records at and below a node, in pre-order."""
+        """All records at and below a node, parents before children: all nodes, then all buckets."""
         first, last = layout.subtree_range(tree, path)
-        found = [(key, False, data) for key, data in self._open().scan("nodes", first, last)]
-        nodes = {key for key, _, _ in found}
+        nodes = dict(self._open().scan("nodes", first, last))
+        found = [(layout.node_path(key), False, data) for key, data in nodes.items()]
         for key, data in self._open().scan("buckets", first, last):
             if key[: layout.NODE_KEY_BYTES] not in nodes:
-                found.append((key[: layout.NODE_KEY_BYTES], True, data))
-        found.sort(key=lambda record: record[0])
-        return [(layout.parse_node_key(key)[1], bucket, data) for key, bucket, data in found]
+                found.append((layout.node_path(key), True, data))
+        return found
 
     def long_list(self, tree: int, path: int) -> Slots:
         """The slots of a long list, ascending."""

@@ -85,7 +85,7 @@ def _compile_change() -> None:
     forest = Forest(spec_of(settings), None, rows, changeable=True)  # type: ignore[arg-type]
     X, y = np.zeros((0, 1), np.float32), np.zeros(0, np.int64)
     forest.change(Samples(np.zeros(0, np.uint64), X, y, np.zeros(0, np.uint32), np.zeros(0, np.int8)), 1)
-    forest.dirty_tags(0)
+    forest.dirty_tags(1, 0)
     forest.dirty_records()
     forest.mark_clean()
     forest.drop_changes()

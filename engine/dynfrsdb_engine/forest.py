@@ -1,8 +1,8 @@
 """Queries, growth and changes: the rounds between kernels and whoever keeps the records.
 
 Kernels walk until they meet something that is not there, and say what. `Forest` fetches everything that is missing,
-for all trees and rows at once, from a `Source`, grows the tags that a query met, and lets the kernel go on. Warm,
-there is one kernel call; cold, at most as many rounds as trees are deep."""
+for all trees and rows at once and down to where the rows end, from a `Source`, grows the tags that a query met, and
+lets the kernel go on. Warm, there is one kernel call; cold, there are few rounds, however deep trees are."""
 
 from __future__ import annotations
 
@@ -79,6 +79,14 @@ def root_size(growth: Growth) -> int:
     return int.from_bytes(growth.data[at : at + width].tobytes(), "little")
 
 
+def _ways(items: npt.NDArray[np.void], ops: Ops) -> list[list[float] | None]:
+    """The sample that is on its way down below each item, if it is a single one."""
+    alone = (items["end"] - items["start"] == 1).tolist()
+    samples = ops.order[items["start"]].tolist()
+    lines = {sample: ops.X[sample].tolist() for sample, single in zip(samples, alone, strict=True) if single}
+    return [lines[sample] if single else None for sample, single in zip(samples, alone, strict=True)]
+
+
 class Forest(Resident):
     """A forest to ask and to change, as far as it is in memory. Not for several threads at once."""
 
@@ -132,8 +140,10 @@ class Forest(Resident):
         """Load what is missing and grow the tags that queries met."""
         missing, tagged = needs[needs["tagged"] == 0], needs[needs["tagged"] == 1]
         if missing.size:
-            places = np.unique(missing[["tree", "path"]])
-            self.load(np.ascontiguousarray(places["tree"]), np.ascontiguousarray(places["path"]))
+            places, first = np.unique(missing[["tree", "path"]], return_index=True)
+            lines = {row: X[row].tolist() for row in set(missing["row"].tolist())}
+            ways = [lines[row] for row in missing["row"][first].tolist()]
+            self.load(np.ascontiguousarray(places["tree"]), np.ascontiguousarray(places["path"]), ways)
         if tagged.size:
             places, which = np.unique(tagged[["tree", "path"]], return_inverse=True)
             asking = [tagged["row"][which == i] for i in range(places.size)]
@@ -177,9 +187,9 @@ class Forest(Resident):
                 return found[np.argsort(-found["n"], kind="stable")]
             self.load(np.ascontiguousarray(missing["tree"]), np.ascontiguousarray(missing["path"]))
 
-    def dirty_tags(self, limit: int) -> npt.NDArray[np.void]:
-        """The tags of the open transaction with at most `limit` samples."""
-        return self._scan(lambda out: scan_dirty_tags(self._working.address, limit, out))
+    def dirty_tags(self, stamp: int, limit: int) -> npt.NDArray[np.void]:
+        """The tags with at most `limit` samples that the open transaction, which will be commit `stamp`, has made."""
+        return self._scan(lambda out: scan_dirty_tags(self._working.address, stamp, limit, out))
 
     def grow_tags(self, found: npt.NDArray[np.void], pool: Executor | None = None) -> None:
         """Grow these tags wholly."""
@@ -223,7 +233,7 @@ class Forest(Resident):
                 visited, voided, resplit = (int(fill[i]) for i in (changes.VISITED, changes.VOIDED, changes.RESPLIT))
                 return Effect(trees, visited, voided, made, resplit)
             if status == WAIT:
-                self._satisfy(waiting[: fill[changes.WAITING]], queues[0], fill)
+                self._satisfy(waiting[: fill[changes.WAITING]], ops, queues[0], fill)
                 continue
             item = queues[fill[changes.TURN]][fill[changes.AT]]
             if status != NO_ROOM:
@@ -238,11 +248,13 @@ class Forest(Resident):
             self.w, nodes=16, buckets=64, leaves=64 * leaf, lists=2 * n + 1024, cleared=256, edits=changed + 1024
         )
 
-    def _satisfy(self, waiting: npt.NDArray[np.void], now: npt.NDArray[np.void], fill: npt.NDArray[np.int64]) -> None:
+    def _satisfy(
+        self, waiting: npt.NDArray[np.void], ops: Ops, now: npt.NDArray[np.void], fill: npt.NDArray[np.int64]
+    ) -> None:
         """Bring what the waiting items need and let the walk begin again with them."""
         records = waiting[waiting["need"] == NEED_RECORD]
         if records.size:
-            self.load(np.ascontiguousarray(records["tree"]), np.ascontiguousarray(records["path"]))
+            self.load(np.ascontiguousarray(records["tree"]), np.ascontiguousarray(records["path"]), _ways(records, ops))
         for item in waiting[waiting["need"] == NEED_LISTS]:
             self.load_below(int(item["tree"]), int(item["path"]))
         waiting["need"] = 0

@@ -1,8 +1,7 @@
 """Bring records into the working set, whether they come from disk or were just grown.
 
-A record finds its place by walking its path from the root, so parents come first; that is what pre-order gives. What a
-parent says of its child (size and stamp) must be what the child says of itself: a record that lies is corrupt, even
-with a valid checksum."""
+A record finds its place by walking its path from the root, so parents come first. What a parent says of its child (size
+and stamp) must be what the child says of itself: a record that lies is corrupt, even with a valid checksum."""
 
 from __future__ import annotations
 

@@ -13,6 +13,9 @@ constants are a list of those that are not zero, and for zeros a list or a bit m
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -46,6 +49,19 @@ BUCKET_STAMP = 4
 TWO_VALUED = 1
 LEAF_MARK = np.int64(0xFFFF)
 """Stands where a feature would at a leaf inside a bucket."""
+_IS_SPLIT = int(SPLIT)
+_SIZE, _CHOSEN = struct.Struct("<I"), struct.Struct("<IfH")
+"""How many samples a split has; how many go left, by which threshold of which feature."""
+
+
+def way_down(record: bytes, x: Sequence[float]) -> tuple[int, int] | None:
+    """To which child of a node (0 or 1) a row goes, and how many samples that child has; None if it is no split."""
+    if record[0] != _IS_SPLIT:
+        return None
+    left, cut, feature = _CHOSEN.unpack_from(record, 32)
+    if x[feature] <= cut:
+        return 0, left
+    return 1, _SIZE.unpack_from(record, 4)[0] - left
 
 
 @anywhere

@@ -19,6 +19,7 @@ from dynfrsdb_engine.follow import (
 )
 from dynfrsdb_engine.grow import RECORD
 from dynfrsdb_engine.install import GOOD, WRONG_STAMP, install, make_room, take_list
+from dynfrsdb_engine.records import way_down
 from dynfrsdb_engine.rows import Rows
 from dynfrsdb_engine.scan import FOUND, FOUND_LIST, FOUND_MISSING, expected_sizes, scan_below
 from dynfrsdb_engine.source import Damaged, Source
@@ -45,6 +46,10 @@ FEW = 8
 """Missing subtrees that are brought one by one; more are brought with everything around them, in one go."""
 RESTORED_AT_ONCE = 32_768
 """Samples below nodes that are brought anew when a commit is followed."""
+Place = tuple[int, int, bool]
+"""(tree, path, whether it is a bucket)"""
+Way = Sequence[float]
+"""The features of a row that goes down a tree."""
 
 
 class Resident:
@@ -103,12 +108,12 @@ class Resident:
             what = f"is not of the {'commit' if status == WRONG_STAMP else 'size'} that its parent names"
             raise Damaged(int(records[i]["tree"]), int(records[i]["path"]), what)
 
-    def _bring(self, places: Sequence[tuple[int, int, bool]], payloads: Sequence[bytes]) -> None:
+    def _bring(self, places: Sequence[Place], payloads: Sequence[bytes]) -> None:
         records, data = self._as_records(places, payloads)
         self._install(records, data, np.empty(0, np.uint32), grown=False)
 
     def _as_records(
-        self, places: Sequence[tuple[int, int, bool]], payloads: Sequence[bytes]
+        self, places: Sequence[Place], payloads: Sequence[bytes]
     ) -> tuple[npt.NDArray[np.void], npt.NDArray[np.uint8]]:
         """Payloads in one buffer, as kernels take them."""
         sizes = np.fromiter((len(payload) for payload in payloads), np.int64, len(payloads))
@@ -120,22 +125,49 @@ class Resident:
         records["bucket"] = [place[2] for place in places]
         return records, np.frombuffer(bytearray().join(payloads), np.uint8)
 
-    def load(self, trees: npt.NDArray[np.int64], paths: npt.NDArray[np.uint64]) -> None:
-        """Bring the records of these nodes, whose parents are in memory."""
+    def load(
+        self, trees: npt.NDArray[np.int64], paths: npt.NDArray[np.uint64], ways: Sequence[Way | None] | None = None
+    ) -> None:
+        """Bring the records of these nodes, whose parents are in memory. Where a row is on its way down (`ways`, one
+        for each node), all that it comes by is brought as well: left to the caller, each level would take a round."""
         sizes = np.empty(trees.size, np.int64)
         expected_sizes(self._working.address, trees, paths, sizes)
         if sizes.size and sizes.min() < 0:
             raise Damaged(int(trees[sizes.argmin()]), int(paths[sizes.argmin()]), "has no parent")
         places = list(zip(trees.tolist(), paths.tolist(), (sizes <= self.spec.bucket).tolist(), strict=True))
-        self._bring(places, self.source.records(places))
+        brought, payloads = list(places), list(self.source.records(places))
+        level, found = places, payloads
+        while ways is not None and level:
+            level, ways = self._next_level(level, found, ways)
+            found = list(self.source.records(level))
+            brought += level
+            payloads += found
+        self._bring(brought, payloads)
+
+    def _next_level(
+        self, places: Sequence[Place], payloads: Sequence[bytes], ways: Sequence[Way | None]
+    ) -> tuple[list[Place], list[Way | None]]:
+        """Where rows that came by these records go next, and those rows."""
+        level: list[Place] = []
+        rows: list[Way | None] = []
+        for (tree, path, bucket), payload, way in zip(places, payloads, ways, strict=True):
+            if way is None or bucket:
+                continue
+            step = way_down(payload, way)
+            if step is not None:
+                level.append((tree, 2 * path + step[0], step[1] <= self.spec.bucket))
+                rows.append(way)
+        return level, rows
 
     def load_below(self, tree: int, path: int) -> None:
         """Bring everything at and below a node, long lists too."""
         found = self._scan_below(tree, path)
-        missing = found[found["what"] == FOUND_MISSING]["path"].tolist()
-        if missing:
-            for top in missing if len(missing) <= FEW else [path]:
-                self._bring_below(tree, top)
+        missing = found[found["what"] == FOUND_MISSING]
+        if missing.size:
+            if missing.size <= FEW:
+                self._bring_anew(missing)
+            else:
+                self._bring_below([(tree, path)])
             found = self._scan_below(tree, path)
         for entry in found:
             if entry["what"] == FOUND_MISSING:
@@ -201,14 +233,25 @@ class Resident:
         gone = gone[np.argsort(gone["n"], kind="stable")]
         gone = gone[(gone["n"] > 0) & (np.cumsum(gone["n"]) <= RESTORED_AT_ONCE)]
         if gone.size:
-            self.load(np.ascontiguousarray(gone["tree"]), np.ascontiguousarray(gone["path"]))
-        splits = gone[(gone["n"] > self.spec.bucket) & (self.w.points["feature"][gone["point"]] >= 0)]
-        for tree, path in splits[["tree", "path"]].tolist():
-            self._bring_below(tree, path)
+            self._bring_anew(gone)
 
-    def _bring_below(self, tree: int, path: int) -> None:
-        below = list(self.source.below(tree, path))
-        self._bring([(tree, place, bucket) for place, bucket, _ in below], [payload for _, _, payload in below])
+    def _bring_anew(self, missing: npt.NDArray[np.void]) -> None:
+        """Bring these nodes, whose parents are in memory, with all below them."""
+        self.load(np.ascontiguousarray(missing["tree"]), np.ascontiguousarray(missing["path"]))
+        points = self.w.points[missing["point"]]
+        splits = missing[(points["owner"] >= 0) & (points["feature"] >= 0)]
+        if splits.size:
+            self._bring_below(splits[["tree", "path"]].tolist())
+
+    def _bring_below(self, tops: Sequence[tuple[int, int]]) -> None:
+        """Bring everything at and below these nodes."""
+        places: list[Place] = []
+        payloads: list[bytes] = []
+        for tree, top in tops:
+            for path, bucket, payload in self.source.below(tree, top):
+                places.append((tree, path, bucket))
+                payloads.append(payload)
+        self._bring(places, payloads)
 
     def _renew(self, changed: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
         """Bring these splits up to date; returns the children to look at next, and what was dropped."""

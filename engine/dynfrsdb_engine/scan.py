@@ -86,18 +86,19 @@ def scan_tags(spec_address: Address[Spec], w_address: Address[Working], found: n
 
 
 @kernel
-def scan_dirty_tags(w_address: Address[Working], limit: int, found: npt.NDArray[np.void]) -> int:
-    """Find the tags that the open transaction made or changed, with at most `limit` samples."""
+def scan_dirty_tags(w_address: Address[Working], stamp: int, limit: int, found: npt.NDArray[np.void]) -> int:
+    """Find the tags that the open transaction made or changed, so that they carry its `stamp`, with at most `limit`
+    samples. Others are dirty, too, if a query grew what was around them."""
     w = working_at(w_address)
     count = ZERO
     for i in range(w.top[DIRTY_NODES]):
         row = w.dirty_nodes[i]
         node = w.nodes[row]
-        if node.kind == TAG and w.stats.head[row].n <= limit:
+        if node.kind == TAG and node.stamp == stamp and w.stats.head[row].n <= limit:
             count = note_found(found, count, node.tree, node.path, node.point, w.stats.head[row].n, FOUND_TAG)
     for i in range(w.top[DIRTY_BUCKETS]):
         bucket = w.buckets[w.dirty_buckets[i]]
-        if bucket.kind == TAG and bucket.n <= limit:
+        if bucket.kind == TAG and bucket.stamp == stamp and bucket.n <= limit:
             count = note_found(found, count, bucket.tree, bucket.path, bucket.point, bucket.n, FOUND_TAG)
     return count
 

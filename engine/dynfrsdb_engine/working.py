@@ -131,10 +131,11 @@ working_at = WORKING.reader()
 
 
 def _room(array: npt.NDArray[np.void], size: int) -> npt.NDArray[np.void]:
-    """The array itself, or a copy with room for `size` lines and half as much again."""
+    """The array itself, or a copy with room for `size` lines and more: what is not used yet takes no memory, only
+    addresses, and every copy is a pause."""
     if size <= array.shape[0]:
         return array
-    wider = np.zeros((size + size // 2, *array.shape[1:]), array.dtype)
+    wider = np.zeros((2 * size, *array.shape[1:]), array.dtype)
     wider[: array.shape[0]] = array
     return wider
 

@@ -25,8 +25,8 @@ What a write transaction needs beside that is in before_writing.py.
 """
 
 import os
+import resource
 import struct
-import time
 import zlib
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
@@ -45,8 +45,7 @@ _OFFSET = struct.Struct("<H")
 _LAST_NODE = PAGE_BYTES - _NODE.size
 _NO_PAGE = 0xFFFFFFFFFFFFFFFF
 _BRANCH, _LEAF, _LONG = 1, 2, 4
-_FROM_CACHE = 2e-5
-"""Seconds that it takes at most to read a page which the system has in memory."""
+_WHOSE = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)
 _FEWEST = {_BRANCH: 2, _LEAF: 1}
 """Records that a page of each kind has at least."""
 _BIG, _SUBTREE = 1, 2
@@ -149,7 +148,7 @@ class Guard:
         tree = self.tree(known, database)
         if tree is None or tree.depth == 1:
             return
-        lowest: list[int] = []
+        before, lowest = _blocks_read(), list[int]()
         seen: Range = b"", b""  # by the lowest branch that was found last
         for key in keys:
             if not _covers(seen, key, key):
@@ -157,11 +156,9 @@ class Guard:
             lowest.append(number)
         unread = {number for number in lowest if number not in known.pages}
         self._ask_for(unread)
-        begun = time.perf_counter()
         for number in unread:
             self._header_of_branch(known, number)
-        if unread:
-            known.from_disk |= time.perf_counter() - begun > _FROM_CACHE * len(unread)
+        known.from_disk |= _blocks_read() > before
         if known.from_disk:
             self._ask_for(
                 {self.below(known, number, EVERYTHING, key)[0] for key, number in zip(keys, lowest, strict=True)}
@@ -363,6 +360,11 @@ def _child(page: bytes, number: int, i: int) -> tuple[bytes, int]:
         raise Unsound(f"a record of page {number} is not in it")
     low, middle, high, key_size = _NODE.unpack_from(page, at)
     return page[at + 8 : at + 8 + key_size], low | middle << 16 | high << 32
+
+
+def _blocks_read() -> int:
+    """Blocks that the disk has read so far because this thread wanted them, or asked for them."""
+    return resource.getrusage(_WHOSE).ru_inblock
 
 
 def _covers(bounds: Range, first: bytes, last: bytes) -> bool:

@@ -133,9 +133,12 @@ def is_node_key(key: bytes) -> bool:
 
 def parse_node_key(key: bytes) -> tuple[int, int]:
     """The (tree, path) of a node's key; of a bucket's key, the node it begins with."""
-    depth = key[9]
-    bits = int.from_bytes(key[2:9], "big") >> (MAX_DEPTH - depth)
-    return int.from_bytes(key[:2], "big"), (1 << depth) | bits
+    return int.from_bytes(key[:2], "big"), node_path(key)
+
+
+def node_path(key: bytes) -> int:
+    """The path of a node's key; of a bucket's key, that of the node it begins with."""
+    return (1 << key[9]) | int.from_bytes(key[2:9], "big") >> (MAX_DEPTH - key[9])
 
 
 def bucket_key(tree: int, path: int, chunk: int = 0) -> bytes:

@@ -142,17 +142,18 @@ class Snapshot:
         self, database: str, first: bytes | None = None, last: bytes | None = None
     ) -> Iterator[tuple[bytes, bytes]]:
         """All (key, payload) with first <= key <= last in key order."""
-        begun = first is None
-        for key, value in self._walk(database, first, last):
+        begun, unpack = first is None, records.unpack
+        for batch in self._batches(database, first, last):
             if not begun:
                 begun = True
-                self._begins_at(database, first or b"", key)
-            payload = records.unpack(database, key, value)
-            if payload is None:
-                raise self._bad(database, key)
-            if last is None or key <= last:
-                self._loads[database] += 1
-                yield key, payload
+                self._begins_at(database, first or b"", batch[0][0])
+            for key, value in batch:
+                payload = unpack(database, key, value)
+                if payload is None:
+                    raise self._bad(database, key)
+                if last is None or key <= last:
+                    self._loads[database] += 1
+                    yield key, payload
         if not begun:
             self._begins_at(database, first or b"", None)
 
@@ -160,9 +161,10 @@ class Snapshot:
         self, database: str, first: bytes | None = None, last: bytes | None = None
     ) -> Iterator[tuple[bytes, bytes]]:
         """Like `scan`, but whole values and unchecked: for who reports bad checksums instead of stopping at one."""
-        for key, value in self._walk(database, first, last):
-            if last is None or key <= last:
-                yield key, value
+        for batch in self._batches(database, first, last):
+            for key, value in batch:
+                if last is None or key <= last:
+                    yield key, value
 
     def at_or_before(self, database: str, keys: Iterable[bytes]) -> list[tuple[bytes, bytes] | None]:
         """For each of `keys` the last (key, payload) that is not behind it, or None."""
@@ -330,23 +332,19 @@ class Snapshot:
             raise ClosedStore(f"this snapshot of '{self.generation.store}' is over ({reason}); take a new one")
         return self._txn
 
-    def _walk(self, database: str, first: bytes | None, last: bytes | None) -> Iterator[tuple[bytes, bytes]]:
-        """All records with first <= key <= last, and one behind them if there is one."""
-        after = first or b""
-        inclusive = True
+    def _batches(self, database: str, first: bytes | None, last: bytes | None) -> Iterator[list[tuple[bytes, bytes]]]:
+        """All records with first <= key <= last, and one behind them if there is one, some at a time."""
+        after, inclusive = first or b"", True
         self._check_process()
         self.generation.look_ahead(self._known, database, after, last)
-        while True:
-            batch = self._batch(database, after, inclusive, last)
-            for key, value in batch:
-                if key < after or (key == after and not inclusive):
-                    raise self._misled(database)
-                after, inclusive = key, False
-                yield key, value
+        while batch := self._batch(database, after, inclusive, last):
+            yield batch
+            after, inclusive = batch[-1][0], False
             if len(batch) < _SCANNED_AT_ONCE or (last is not None and after > last):
                 return
 
     def _batch(self, database: str, after: bytes, inclusive: bool, last: bytes | None) -> list[tuple[bytes, bytes]]:
+        """The next records, which must come in ascending order."""
         batch: list[tuple[bytes, bytes]] = []
         self._check_process()
         with self._lock:
@@ -356,9 +354,13 @@ class Snapshot:
                     if there and not inclusive and cursor.key() == after:
                         there = cursor.next()
                     while there:
-                        batch.append(self._item(database, cursor))
-                        if len(batch) == _SCANNED_AT_ONCE or (last is not None and batch[-1][0] > last):
+                        key, value = self._item(database, cursor)
+                        if key < after or (key == after and not inclusive):
+                            raise self._misled(database)
+                        batch.append((key, value))
+                        if len(batch) == _SCANNED_AT_ONCE or (last is not None and key > last):
                             break
+                        after, inclusive = key, False
                         there = cursor.next()
             except lmdb.Error as error:
                 raise translate(error, self.generation.store) from error

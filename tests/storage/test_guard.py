@@ -1,5 +1,6 @@
 """Pages are looked at for every snapshot, however old, in handles that write as in those that read."""
 
+import itertools
 import os
 from pathlib import Path
 
@@ -73,7 +74,7 @@ def test_pages_that_come_from_the_disk_are_asked_for_before_they_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, asked = new_store(tmp_path / "people.forest", people=5000), set[int]()
-    monkeypatch.setattr(guard, "_FROM_CACHE", 0.0)
+    monkeypatch.setattr(guard, "_blocks_read", itertools.count().__next__)
     monkeypatch.setattr(os, "posix_fadvise", lambda _, at, size, advice: asked.add(at // layout.PAGE_BYTES))
     with Store.open(path, writable=False) as store, store.snapshot() as snapshot:
         found = snapshot.get("samples", [layout.id_key(id) for id in range(0, 5000, 50)])
@@ -86,11 +87,8 @@ def test_pages_that_come_from_the_disk_are_asked_for_before_they_are_read(
         assert {read_kind(path, page) for page in asked} == {LEAF, BRANCH}
 
 
-def test_nothing_is_taken_to_come_from_the_disk_where_nothing_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_taken_to_come_from_the_disk_where_nothing_is_read(tmp_path: Path) -> None:
     path, keys = new_store(tmp_path / "people.forest", people=5000), [layout.id_key(7)]
-    monkeypatch.setattr(guard, "_FROM_CACHE", 3600.0)
     with Store.open(path, writable=False) as store, store.snapshot() as snapshot:
         snapshot.get("samples", keys)
         snapshot.get("samples", keys)
