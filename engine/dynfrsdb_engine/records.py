@@ -55,10 +55,13 @@ _SIZE, _CHOSEN = struct.Struct("<I"), struct.Struct("<IfH")
 
 
 def way_down(record: bytes, x: Sequence[float]) -> tuple[int, int] | None:
-    """To which child of a node (0 or 1) a row goes, and how many samples that child has; None if it is no split."""
-    if record[0] != _IS_SPLIT:
+    """To which child of a node (0 or 1) a row goes, and how many samples that child has; None if it is no split, or
+    none that can be right: who installs it says so."""
+    if len(record) < SPLIT_HEADER or record[0] != _IS_SPLIT:
         return None
     left, cut, feature = _CHOSEN.unpack_from(record, 32)
+    if feature >= len(x):
+        return None
     if x[feature] <= cut:
         return 0, left
     return 1, _SIZE.unpack_from(record, 4)[0] - left
