@@ -205,7 +205,7 @@ def move_counts(spec: Spec, ops: Ops, a: int, b: int, stats: Stats, row: int, c:
                 counts[j, ops.y[o]] += sign
             else:
                 counts[j, 0] += sign
-                counts[j, 1] += sign * ops.y[o]
+                stats.sums[row, c, j] += sign * ops.y[o]
 
 
 @inner
@@ -270,15 +270,17 @@ def end_constancy(
     candidate.feature, candidate.lo, candidate.hi = f, lo, hi
     if lo == hi:
         return False, lo
-    cuts, counts = spare.cuts[0, m], spare.counts[0, m]
+    cuts, counts, sums = spare.cuts[0, m], spare.counts[0, m], spare.sums[0, m]
     thresholds(node_hash, np.int64(f), lo, hi, cuts)
-    zero(counts)
+    zero(spare, ONLY, m)
     home = interval(cuts, value)
     candidate.at_lo = old if value == lo else 0
     candidate.at_hi = old if value == hi else 0
     if old > 0 and home < cuts.size:
         for c in range(spec.columns):
             counts[home, c] = totals[c]
+        if spec.classes == 0:
+            sums[home] = totals[1]
     for i in range(a, b):
         o = ops.order[i]
         if ops.sign[o] < 0:
@@ -287,15 +289,15 @@ def end_constancy(
         candidate.at_lo += x == lo
         candidate.at_hi += x == hi
         j = interval(cuts, x)
-        column, amount = (ops.y[o], np.int64(1)) if spec.classes else (np.int64(1), ops.y[o])
+        column = ops.y[o] if spec.classes else ZERO
         if old > 0 and home < cuts.size:
-            counts[home, column] -= amount
+            counts[home, column] -= 1
             if spec.classes == 0:
-                counts[home, 0] -= 1
+                sums[home] -= ops.y[o]
         if j < cuts.size:
-            counts[j, column] += amount
+            counts[j, column] += 1
             if spec.classes == 0:
-                counts[j, 0] += 1
+                sums[j] += ops.y[o]
     return True, lo
 
 
@@ -307,6 +309,8 @@ def copy_candidate(source: Stats, i: int, c: int, target: Stats, j: int, d: int)
         target.cuts[j, d, t] = source.cuts[i, c, t]
         for k in range(source.counts.shape[3]):
             target.counts[j, d, t, k] = source.counts[i, c, t, k]
+    for t in range(source.sums.shape[2]):
+        target.sums[j, d, t] = source.sums[i, c, t]
 
 
 @inlined

@@ -34,12 +34,14 @@ KNOWN = np.dtype([("path", "u8"), ("depth", "i8"), ("job", "i8")], align=True)
 
 
 class Stats(NamedTuple):
-    """Statistics of nodes, one line each."""
+    """Statistics of nodes, one line each. `counts` are most of what a process has in memory, so they take four bytes.
+    `sums` are there for regression only."""
 
     head: npt.NDArray[np.void]
     cand: npt.NDArray[np.void]
     cuts: npt.NDArray[np.float32]
-    counts: npt.NDArray[np.int64]
+    counts: npt.NDArray[np.uint32]
+    sums: npt.NDArray[np.int64]
     totals: npt.NDArray[np.int64]
     skip: npt.NDArray[np.void]
 
@@ -49,7 +51,7 @@ class Scratch(NamedTuple):
 
     shuffled: npt.NDArray[np.int32]
     swaps: npt.NDArray[np.int32]
-    left: npt.NDArray[np.int64]
+    sides: npt.NDArray[np.uint32]
     known: npt.NDArray[np.void]
     spare: npt.NDArray[np.int32]
     values: npt.NDArray[np.float32]
@@ -64,7 +66,8 @@ def make_stats(spec: Spec, rows: int) -> Stats:
         head=np.zeros(rows, HEAD),
         cand=np.zeros((rows, p), CANDIDATE),
         cuts=np.zeros((rows, p, s), np.float32),
-        counts=np.zeros((rows, p, s, spec.columns), np.int64),
+        counts=np.zeros((rows, p, s, spec.columns), np.uint32),
+        sums=np.zeros((rows, p, 0 if spec.classes else s), np.int64),
         totals=np.zeros((rows, spec.totals), np.int64),
         skip=np.zeros((rows, spec.features), CONSTANT),
     )
@@ -77,7 +80,7 @@ def make_scratch(spec: Spec, samples: int) -> Scratch:
     return Scratch(
         shuffled=np.arange(spec.features, dtype=np.int32),
         swaps=np.zeros(spec.features, np.int32),
-        left=np.zeros(spec.totals, np.int64),
+        sides=np.zeros((2, spec.columns), np.uint32),
         known=known,
         spare=np.empty(samples, np.int32),
         values=np.empty(samples, np.float32),
@@ -87,11 +90,14 @@ def make_scratch(spec: Spec, samples: int) -> Scratch:
 
 
 @inner
-def zero(counts: npt.NDArray[np.int64]) -> None:
-    """Set a table of counts to zero."""
+def zero(stats: Stats, row: int, c: int) -> None:
+    """Set the counts of a candidate to zero."""
+    counts, sums = stats.counts[row, c], stats.sums[row, c]
     for j in range(counts.shape[0]):
-        for c in range(counts.shape[1]):
-            counts[j, c] = 0
+        for k in range(counts.shape[1]):
+            counts[j, k] = 0
+    for j in range(sums.size):
+        sums[j] = 0
 
 
 @inner
@@ -143,10 +149,11 @@ def count_candidate(
 
     `places` is lent for the interval of each.
     """
-    candidate, cuts, counts = stats.cand[row, c], stats.cuts[row, c], stats.counts[row, c]
+    candidate, cuts = stats.cand[row, c], stats.cuts[row, c]
+    counts, sums = stats.counts[row, c], stats.sums[row, c]
     lo, hi = candidate.lo, candidate.hi
     thresholds(node_hash, candidate.feature, lo, hi, cuts)
-    zero(counts)
+    zero(stats, row, c)
     at_lo, at_hi = ZERO, ZERO
     for i in range(values.size):
         at_lo += values[i] == lo
@@ -164,7 +171,7 @@ def count_candidate(
                 counts[j, targets[i]] += 1
             else:
                 counts[j, 0] += 1
-                counts[j, 1] += targets[i]
+                sums[j] += targets[i]
 
 
 @inner
@@ -186,6 +193,15 @@ def gather_column(
 def is_known(known: Record, path: np.uint64, depth: int, job: int) -> bool:
     """Whether a constancy was seen at this node or above it."""
     return bool(known.job == job and known.depth <= depth and (path >> np.uint64(depth - known.depth)) == known.path)
+
+
+@inner
+def choose(spec: Spec, stats: Stats, row: int, scratch: Scratch) -> tuple[int, int, int]:
+    """The best split of line `row` from its counts, as (candidate, threshold, left size)."""
+    head, totals = stats.head[row], stats.totals[row]
+    return best_split(
+        spec.criterion, stats.counts[row], stats.sums[row], head.m, totals, head.n, scratch.sides, spec.xlog
+    )
 
 
 @inner
@@ -229,10 +245,8 @@ def search(
         constant.feature, constant.value = f, X[f, index[0]]
         skipped += 1
     restore(scratch.shuffled, scratch.swaps, drawn)
-    best, cut, n_left = best_split(
-        spec.criterion, stats.counts[row], m, stats.totals[row], index.size, scratch.left, spec.xlog
-    )
     head = stats.head[row]
     head.n, head.m, head.skipped = index.size, m, skipped
+    best, cut, n_left = choose(spec, stats, row, scratch)
     head.best, head.cut, head.n_left = best, cut, n_left
     return m > 0

@@ -115,9 +115,9 @@ def test_the_table_of_m_log_m_is_the_twins() -> None:
 def test_kernels_score_regression_as_the_frozen_vectors_say(
     n_left: int, sum_left: int, n_right: int, sum_right: int, expected: str
 ) -> None:
-    counts = np.array([[n_left, sum_left]], np.int64)
+    counts, sums = np.array([[n_left]], np.uint32), np.array([sum_left], np.int64)
 
-    gain, cut, left = best_squares(counts, sum_left + sum_right, n_left + n_right, -1.0)
+    gain, cut, left = best_squares(counts, sums, sum_left + sum_right, n_left + n_right, -1.0)
 
     assert (gain, cut, left) == (float.fromhex(expected), 0, n_left)
 
@@ -277,7 +277,8 @@ def assert_same_statistics(forest: ShelvedForest, tree: int, root: naive.Node) -
             stored = stats.cand[0, c]
             assert (int(stored["feature"]), stored["lo"], stored["hi"]) == (one.feature, one.lo, one.hi)
             assert stats.cuts[0, c].tobytes() == np.array(one.thresholds, np.float32).tobytes()
-            left = np.cumsum(stats.counts[0, c], axis=0).tolist()
+            sums = [] if forest.spec.classes else [stats.sums[0, c]]
+            left = np.cumsum(np.column_stack([stats.counts[0, c], *sums]), axis=0).tolist()
             assert left == [
                 list(side.counts) if isinstance(side.counts, tuple) else [side.n, side.counts] for side in one.left
             ]
