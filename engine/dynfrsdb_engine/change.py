@@ -203,7 +203,7 @@ def visit_split(
         return OVER
     a, b = item.start, item.end
     head, stats = w.stats.head[row], w.stats
-    best, cut, n_left = choose(spec, stats, row, bench.scratch)
+    best, cut, n_left = choose(spec, stats, row, stats.totals[row], bench.scratch)
     feature, new_cut = stats.cand[row, best].feature, stats.cuts[row, best, cut]
     old_left = head.n_left - count_left(ops, a, b, GONE, np.int64(point.feature), point.cut)
     new_left = n_left - count_left(ops, a, b, COME, feature, new_cut)

@@ -265,7 +265,7 @@ def unpack_candidate(spec: Spec, node_hash: np.uint64, data: Bytes, at: int, sta
     candidate.at_hi = get_count(data, at + 11 + width, wide)
     at += 11 + 2 * width
     thresholds(node_hash, candidate.feature, candidate.lo, candidate.hi, stats.cuts[row, c])
-    zero(stats, row, c)
+    zero(stats, row, c, spec.columns)
     for j in range(lines):
         for k in range(spec.columns):
             counts[j, k] = get_count(data, at, wide)

@@ -210,7 +210,7 @@ def move_counts(spec: Spec, ops: Ops, a: int, b: int, stats: Stats, row: int, c:
 
 @inner
 def recount_candidate(
-    classes: int, node_hash: np.uint64, rows: Rows, below: Below, stats: Stats, row: int, c: int
+    columns: int, node_hash: np.uint64, rows: Rows, below: Below, stats: Stats, row: int, c: int
 ) -> bool:
     """Count a candidate anew from the samples below; False if it became constant (its value is then in `lo`)."""
     candidate = stats.cand[row, c]
@@ -218,7 +218,7 @@ def recount_candidate(
     candidate.lo, candidate.hi = lo, hi
     if lo == hi:
         return False
-    count_candidate(classes, node_hash, below.column, below.y, below.places, stats, row, c)
+    count_candidate(columns, node_hash, below.column, below.y, below.places, stats, row, c)
     return True
 
 
@@ -272,7 +272,7 @@ def end_constancy(
         return False, lo
     cuts, counts, sums = spare.cuts[0, m], spare.counts[0, m], spare.sums[0, m]
     thresholds(node_hash, np.int64(f), lo, hi, cuts)
-    zero(spare, ONLY, m)
+    zero(spare, ONLY, m, spec.columns)
     home = interval(cuts, value)
     candidate.at_lo = old if value == lo else 0
     candidate.at_hi = old if value == hi else 0
@@ -344,7 +344,7 @@ def reorder(spec: Spec, w: Working, rows: Rows, ops: Ops, a: int, b: int, row: i
             varies, value = end_constancy(spec, node_hash, ops, a, b, stats.skip[row, OLD_SKIP - old], totals, spare, m)
         else:
             spare.cand[0, m].feature = f
-            varies = recount_candidate(spec.classes, node_hash, rows, below, spare, ONLY, m)
+            varies = recount_candidate(spec.columns, node_hash, rows, below, spare, ONLY, m)
             value = spare.cand[0, m].lo
         if varies:
             m += 1
@@ -382,7 +382,7 @@ def recount(spec: Spec, w: Working, rows: Rows, ops: Ops, a: int, b: int, row: i
     changed = False
     for c in range(head.m):
         if sight.moved[c] == MOVED:
-            if not recount_candidate(spec.classes, node_hash, rows, below, stats, row, c):
+            if not recount_candidate(spec.columns, node_hash, rows, below, stats, row, c):
                 sight.moved[c] = CONSTANT_NOW
                 changed = True
         else:
