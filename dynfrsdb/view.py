@@ -141,26 +141,18 @@ class View:
             return
         stamps, n, tags = snapshot.roots()
         settled = int(snapshot.state["settled"])
-        if self.commit == NOWHERE or self._generation != snapshot.generation.number:
+        others_settled = settled != self._settled
+        if self._generation != snapshot.generation.number or (self._changeable and others_settled):
             self._start()
-        else:
-            self._let_go(settled)
+        elif self._changeable:
+            self.forest.drop_changes()
+            self.forest.w.roots[:] = self._roots
         try:
-            self.forest.follow(stamps, n, tags)
+            self.forest.follow(stamps, n, tags, others_settled)
         except BaseException:
             self._start()
             raise
         self._at(snapshot)
-
-    def _let_go(self, settled: int) -> None:
-        """Before following another process's commit: drop what it may have replaced without changing a stamp."""
-        if self._changeable:
-            self.forest.drop_changes()
-            self.forest.w.roots[:] = self._roots
-        if settled != self._settled:
-            if self._changeable:
-                self._start()
-            self.forest.forget_unlisted_tags()
 
     def _at(self, snapshot: Snapshot) -> None:
         self.commit, self._generation = snapshot.commit, snapshot.generation.number

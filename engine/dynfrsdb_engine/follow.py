@@ -13,7 +13,8 @@ what was grown there privately.
     `-right ...
 
 What was dropped is noted, so that the caller can bring it anew at once: left to the queries that need it, it would cost
-each of them a round.
+each of them a round. So are tags, in memory still, that somebody has grown and written: no stamp tells of that, but the
+store counts how often it happens, and its roots say which trees have tags.
 
 Memory only grows until `compact` copies what was used lately into new arrays and leaves the rest, and all gaps, behind.
 """
@@ -144,12 +145,26 @@ def drop_nodes(w_address: Address[Working], trees: npt.NDArray[np.int64], paths:
 
 
 @kernel
-def drop_unlisted_tags(w_address: Address[Working]) -> None:
-    """Let go of tags whose list is only on disk: somebody else may have grown them, and then it is there no more."""
+def drop_settled_tags(w_address: Address[Working], found: npt.NDArray[np.void]) -> int:
+    """Let go of tags that somebody else has grown, or may have; notes them in `found` and returns how many.
+
+    Those of a tree that has no tag any more are grown on disk. Those whose list is only on disk may be grown, and then
+    the list is there no more.
+    """
     w = working_at(w_address)
+    count = ZERO
     for row in range(w.top[TOP_NODE]):
-        if w.nodes[row].kind == TAG and w.nodes[row].list_at < 0:
-            drop_point(w, w.nodes[row].point)
+        node = w.nodes[row]
+        if node.kind == TAG and (node.list_at < 0 or not w.roots[node.tree].tags):
+            n = w.stats.head[row].n
+            drop_point(w, node.point)
+            count = note_found(found, count, node.tree, node.path, node.point, n, FOUND_GONE)
+    for row in range(w.top[TOP_BUCKET]):
+        bucket = w.buckets[row]
+        if bucket.kind == TAG and not w.roots[bucket.tree].tags:
+            drop_point(w, bucket.point)
+            count = note_found(found, count, bucket.tree, bucket.path, bucket.point, bucket.n, FOUND_GONE)
+    return count
 
 
 @kernel

@@ -71,7 +71,7 @@ def way_down(record: bytes, x: Sequence[float]) -> tuple[int, int] | None:
 def split_room(spec: Spec) -> int:
     """The most bytes that a split record can take."""
     totals = 8 * max(spec.totals, 6)
-    candidate = 19 + spec.thresholds * (4 * spec.columns if spec.classes else 12)
+    candidate = 19 + spec.thresholds * (4 * spec.columns + (0 if spec.classes else 8))
     return SPLIT_HEADER + totals + spec.candidates * candidate + 2 + 6 * spec.features
 
 
@@ -96,12 +96,10 @@ def pack_candidate(spec: Spec, out: Bytes, at: int, stats: Stats, row: int, c: i
     at = put_count(out, at, candidate.at_hi, wide)
     lines = 1 if two_valued else spec.thresholds
     for j in range(lines):
-        if spec.classes:
-            for k in range(spec.classes):
-                at = put_count(out, at, counts[j, k], wide)
-        else:
-            at = put_count(out, at, counts[j, 0], wide)
-            at = put64(out, at, counts[j, 1])
+        for k in range(spec.columns):
+            at = put_count(out, at, np.int64(counts[j, k]), wide)
+        if spec.classes == 0:
+            at = put64(out, at, stats.sums[row, c, j])
     return at
 
 
@@ -267,16 +265,14 @@ def unpack_candidate(spec: Spec, node_hash: np.uint64, data: Bytes, at: int, sta
     candidate.at_hi = get_count(data, at + 11 + width, wide)
     at += 11 + 2 * width
     thresholds(node_hash, candidate.feature, candidate.lo, candidate.hi, stats.cuts[row, c])
-    zero(counts)
+    zero(stats, row, c, spec.columns)
     for j in range(lines):
-        if spec.classes:
-            for k in range(spec.classes):
-                counts[j, k] = get_count(data, at, wide)
-                at += width
-        else:
-            counts[j, 0] = get_count(data, at, wide)
-            counts[j, 1] = get64(data, at + width)
-            at += width + 8
+        for k in range(spec.columns):
+            counts[j, k] = get_count(data, at, wide)
+            at += width
+        if spec.classes == 0:
+            stats.sums[row, c, j] = get64(data, at)
+            at += 8
     return at
 
 

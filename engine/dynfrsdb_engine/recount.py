@@ -205,12 +205,12 @@ def move_counts(spec: Spec, ops: Ops, a: int, b: int, stats: Stats, row: int, c:
                 counts[j, ops.y[o]] += sign
             else:
                 counts[j, 0] += sign
-                counts[j, 1] += sign * ops.y[o]
+                stats.sums[row, c, j] += sign * ops.y[o]
 
 
 @inner
 def recount_candidate(
-    classes: int, node_hash: np.uint64, rows: Rows, below: Below, stats: Stats, row: int, c: int
+    columns: int, node_hash: np.uint64, rows: Rows, below: Below, stats: Stats, row: int, c: int
 ) -> bool:
     """Count a candidate anew from the samples below; False if it became constant (its value is then in `lo`)."""
     candidate = stats.cand[row, c]
@@ -218,7 +218,7 @@ def recount_candidate(
     candidate.lo, candidate.hi = lo, hi
     if lo == hi:
         return False
-    count_candidate(classes, node_hash, below.column, below.y, below.places, stats, row, c)
+    count_candidate(columns, node_hash, below.column, below.y, below.places, stats, row, c)
     return True
 
 
@@ -270,15 +270,17 @@ def end_constancy(
     candidate.feature, candidate.lo, candidate.hi = f, lo, hi
     if lo == hi:
         return False, lo
-    cuts, counts = spare.cuts[0, m], spare.counts[0, m]
+    cuts, counts, sums = spare.cuts[0, m], spare.counts[0, m], spare.sums[0, m]
     thresholds(node_hash, np.int64(f), lo, hi, cuts)
-    zero(counts)
+    zero(spare, ONLY, m, spec.columns)
     home = interval(cuts, value)
     candidate.at_lo = old if value == lo else 0
     candidate.at_hi = old if value == hi else 0
     if old > 0 and home < cuts.size:
         for c in range(spec.columns):
             counts[home, c] = totals[c]
+        if spec.classes == 0:
+            sums[home] = totals[1]
     for i in range(a, b):
         o = ops.order[i]
         if ops.sign[o] < 0:
@@ -287,15 +289,15 @@ def end_constancy(
         candidate.at_lo += x == lo
         candidate.at_hi += x == hi
         j = interval(cuts, x)
-        column, amount = (ops.y[o], np.int64(1)) if spec.classes else (np.int64(1), ops.y[o])
+        column = ops.y[o] if spec.classes else ZERO
         if old > 0 and home < cuts.size:
-            counts[home, column] -= amount
+            counts[home, column] -= 1
             if spec.classes == 0:
-                counts[home, 0] -= 1
+                sums[home] -= ops.y[o]
         if j < cuts.size:
-            counts[j, column] += amount
+            counts[j, column] += 1
             if spec.classes == 0:
-                counts[j, 0] += 1
+                sums[j] += ops.y[o]
     return True, lo
 
 
@@ -307,6 +309,8 @@ def copy_candidate(source: Stats, i: int, c: int, target: Stats, j: int, d: int)
         target.cuts[j, d, t] = source.cuts[i, c, t]
         for k in range(source.counts.shape[3]):
             target.counts[j, d, t, k] = source.counts[i, c, t, k]
+    for t in range(source.sums.shape[2]):
+        target.sums[j, d, t] = source.sums[i, c, t]
 
 
 @inlined
@@ -340,7 +344,7 @@ def reorder(spec: Spec, w: Working, rows: Rows, ops: Ops, a: int, b: int, row: i
             varies, value = end_constancy(spec, node_hash, ops, a, b, stats.skip[row, OLD_SKIP - old], totals, spare, m)
         else:
             spare.cand[0, m].feature = f
-            varies = recount_candidate(spec.classes, node_hash, rows, below, spare, ONLY, m)
+            varies = recount_candidate(spec.columns, node_hash, rows, below, spare, ONLY, m)
             value = spare.cand[0, m].lo
         if varies:
             m += 1
@@ -378,7 +382,7 @@ def recount(spec: Spec, w: Working, rows: Rows, ops: Ops, a: int, b: int, row: i
     changed = False
     for c in range(head.m):
         if sight.moved[c] == MOVED:
-            if not recount_candidate(spec.classes, node_hash, rows, below, stats, row, c):
+            if not recount_candidate(spec.columns, node_hash, rows, below, stats, row, c):
                 sight.moved[c] = CONSTANT_NOW
                 changed = True
         else:

@@ -12,7 +12,7 @@ from dynfrsdb_engine.follow import (
     FOUND_SPLIT,
     compact,
     drop_nodes,
-    drop_unlisted_tags,
+    drop_settled_tags,
     mark_used,
     renew,
     sample_uses,
@@ -212,8 +212,11 @@ class Resident:
 
     # Following and shrinking
 
-    def follow(self, stamps: npt.NDArray[np.uint64], n: npt.NDArray[np.uint32], tags: npt.NDArray[np.uint8]) -> None:
-        """Move to a commit with these roots: bring changed splits up to date, and anew what changed otherwise."""
+    def follow(
+        self, stamps: npt.NDArray[np.uint64], n: npt.NDArray[np.uint32], tags: npt.NDArray[np.uint8], settled: bool
+    ) -> None:
+        """Move to a commit with these roots: bring changed splits up to date, and anew what changed otherwise, also
+        tags if some were `settled` on the way."""
         trees = np.flatnonzero(self.w.roots["stamp"] != stamps.astype(np.int64))
         self.set_roots(stamps, n, tags)
         trees = trees[self.w.points["feature"][trees] != MISSING]
@@ -226,6 +229,9 @@ class Resident:
             found = self._renew(changed)
             gone.append(found[found["what"] == FOUND_GONE])
             changed = found[found["what"] == FOUND_SPLIT]
+        if settled:
+            tags_gone = np.zeros(self.w.top[TOP_NODE] + self.w.top[TOP_BUCKET], FOUND)
+            gone.append(tags_gone[: drop_settled_tags(self._working.address, tags_gone)])
         self._restore(np.concatenate(gone))
 
     def _restore(self, gone: npt.NDArray[np.void]) -> None:
@@ -263,10 +269,6 @@ class Resident:
         status, i, count = renew(self._spec.address, self._working.address, records, data, found)
         self._refuse(status, records, i)
         return found[:count]
-
-    def forget_unlisted_tags(self) -> None:
-        """After somebody else settled: let go of tags whose list may be gone from the disk."""
-        drop_unlisted_tags(self._working.address)
 
     def shrink(self, budget: int) -> bool:
         """Keep what was used lately, if the working set is larger than `budget` bytes; returns whether it was.

@@ -73,26 +73,30 @@ def looked_up(table: npt.NDArray[np.int64], m: int) -> int:
 
 @inner
 def best_gini(
-    counts: npt.NDArray[np.int64], totals: npt.NDArray[np.int64], n: int, limit: float, left: npt.NDArray[np.int64]
+    counts: npt.NDArray[np.uint32], totals: npt.NDArray[np.int64], n: int, limit: float, sides: npt.NDArray[np.uint32]
 ) -> tuple[float, int, int]:
-    """The lowest Gini score below `limit` with its threshold and left size; threshold -1 if none is lower."""
+    """The lowest Gini score below `limit` with its threshold and left size; threshold -1 if none is lower.
+
+    Products of counts are whole numbers of eight bytes, so they may be added in any order, several to an instruction.
+    """
     best, cut, n_left, at = limit, -1, 0, 0
-    classes = totals.size
-    for c in range(classes):
-        left[c] = 0
+    left, right = sides[0], sides[1]
+    for c in range(totals.size):
+        left[c], right[c] = 0, totals[c]
     for j in range(counts.shape[0]):
-        here = 0
-        for c in range(classes):
-            here += counts[j, c]
-            left[c] += counts[j, c]
+        here, squares_left, squares_right = np.int64(0), U0, U0
+        for c in range(totals.size):
+            count = counts[j, c]
+            one, other = np.uint32(left[c] + count), np.uint32(right[c] - count)
+            left[c], right[c] = one, other
+            here += np.int64(count)
+            squares_left += np.uint64(one) * np.uint64(one)
+            squares_right += np.uint64(other) * np.uint64(other)
         if here == 0:
             continue
         n_left += here
         n_right = n - n_left
-        a, b = n_left * n_left, n_right * n_right
-        for c in range(classes):
-            a -= left[c] * left[c]
-            b -= (totals[c] - left[c]) * (totals[c] - left[c])
+        a, b = n_left * n_left - np.int64(squares_left), n_right * n_right - np.int64(squares_right)
         score = np.float64(a) / n_left + np.float64(b) / n_right
         if score < best:
             best, cut, at = score, j, n_left
@@ -101,7 +105,7 @@ def best_gini(
 
 @inner
 def best_gini_of_two(
-    counts: npt.NDArray[np.int64], totals: npt.NDArray[np.int64], limit: float
+    counts: npt.NDArray[np.uint32], totals: npt.NDArray[np.int64], limit: float
 ) -> tuple[float, int, int]:
     """As `best_gini`, for two classes: the same numbers, four thresholds to an instruction.
 
@@ -128,11 +132,11 @@ def best_gini_of_two(
 
 @inner
 def best_entropy(
-    counts: npt.NDArray[np.int64],
+    counts: npt.NDArray[np.uint32],
     totals: npt.NDArray[np.int64],
     n: int,
     limit: int,
-    left: npt.NDArray[np.int64],
+    left: npt.NDArray[np.uint32],
     table: npt.NDArray[np.int64],
 ) -> tuple[int, int, int]:
     """As `best_gini`, in integers."""
@@ -150,14 +154,16 @@ def best_entropy(
         n_left += here
         score = looked_up(table, n_left) + looked_up(table, n - n_left)
         for c in range(classes):
-            score -= looked_up(table, left[c]) + looked_up(table, totals[c] - left[c])
+            score -= looked_up(table, np.int64(left[c])) + looked_up(table, totals[c] - left[c])
         if score < best:
             best, cut, at = score, j, n_left
     return best, cut, at
 
 
 @inner
-def best_squares(counts: npt.NDArray[np.int64], total: int, n: int, limit: float) -> tuple[float, int, int]:
+def best_squares(
+    counts: npt.NDArray[np.uint32], sums: npt.NDArray[np.int64], total: int, n: int, limit: float
+) -> tuple[float, int, int]:
     """The largest drop of squared error above `limit` with its threshold and left size.
 
     Threshold -1 if none is larger.
@@ -167,7 +173,7 @@ def best_squares(counts: npt.NDArray[np.int64], total: int, n: int, limit: float
         if counts[j, 0] == 0:
             continue
         n_left += counts[j, 0]
-        sum_left += counts[j, 1]
+        sum_left += sums[j]
         n_right = n - n_left
         d = np.float64(sum_left) / n_left - np.float64(total - sum_left) / n_right
         score = d * d * np.float64(n_left * n_right)
@@ -179,11 +185,12 @@ def best_squares(counts: npt.NDArray[np.int64], total: int, n: int, limit: float
 @inner
 def best_split(
     criterion: int,
-    counts: npt.NDArray[np.int64],
+    counts: npt.NDArray[np.uint32],
+    sums: npt.NDArray[np.int64],
     m: int,
     totals: npt.NDArray[np.int64],
     n: int,
-    left: npt.NDArray[np.int64],
+    sides: npt.NDArray[np.uint32],
     table: npt.NDArray[np.int64],
 ) -> tuple[int, int, int]:
     """The best of `m` candidates as (candidate, threshold, left size).
@@ -196,11 +203,11 @@ def best_split(
         if criterion == GINI and totals.size == 2:
             low, j, size = best_gini_of_two(counts[c], totals, low)
         elif criterion == GINI:
-            low, j, size = best_gini(counts[c], totals, n, low, left)
+            low, j, size = best_gini(counts[c], totals, n, low, sides)
         elif criterion == ENTROPY:
-            whole, j, size = best_entropy(counts[c], totals, n, whole, left, table)
+            whole, j, size = best_entropy(counts[c], totals, n, whole, sides[0], table)
         else:
-            high, j, size = best_squares(counts[c], totals[1], n, high)
+            high, j, size = best_squares(counts[c], sums[c], totals[1], n, high)
         if j >= 0:
             winner, cut, n_left = c, j, size
     return winner, cut, n_left

@@ -34,12 +34,14 @@ KNOWN = np.dtype([("path", "u8"), ("depth", "i8"), ("job", "i8")], align=True)
 
 
 class Stats(NamedTuple):
-    """Statistics of nodes, one line each."""
+    """Statistics of nodes, one line each. `counts` are most of what a process has in memory, so they take four bytes.
+    `sums` are there for regression only."""
 
     head: npt.NDArray[np.void]
     cand: npt.NDArray[np.void]
     cuts: npt.NDArray[np.float32]
-    counts: npt.NDArray[np.int64]
+    counts: npt.NDArray[np.uint32]
+    sums: npt.NDArray[np.int64]
     totals: npt.NDArray[np.int64]
     skip: npt.NDArray[np.void]
 
@@ -49,7 +51,9 @@ class Scratch(NamedTuple):
 
     shuffled: npt.NDArray[np.int32]
     swaps: npt.NDArray[np.int32]
-    left: npt.NDArray[np.int64]
+    sides: npt.NDArray[np.uint32]
+    few: npt.NDArray[np.int64]
+    numbers: npt.NDArray[np.int64]
     known: npt.NDArray[np.void]
     spare: npt.NDArray[np.int32]
     values: npt.NDArray[np.float32]
@@ -64,7 +68,8 @@ def make_stats(spec: Spec, rows: int) -> Stats:
         head=np.zeros(rows, HEAD),
         cand=np.zeros((rows, p), CANDIDATE),
         cuts=np.zeros((rows, p, s), np.float32),
-        counts=np.zeros((rows, p, s, spec.columns), np.int64),
+        counts=np.zeros((rows, p, s, spec.columns), np.uint32),
+        sums=np.zeros((rows, p, 0 if spec.classes else s), np.int64),
         totals=np.zeros((rows, spec.totals), np.int64),
         skip=np.zeros((rows, spec.features), CONSTANT),
     )
@@ -77,7 +82,9 @@ def make_scratch(spec: Spec, samples: int) -> Scratch:
     return Scratch(
         shuffled=np.arange(spec.features, dtype=np.int32),
         swaps=np.zeros(spec.features, np.int32),
-        left=np.zeros(spec.totals, np.int64),
+        sides=np.zeros((2, spec.columns), np.uint32),
+        few=np.zeros(spec.columns, np.int64),
+        numbers=np.zeros(spec.columns, np.int64),
         known=known,
         spare=np.empty(samples, np.int32),
         values=np.empty(samples, np.float32),
@@ -87,11 +94,14 @@ def make_scratch(spec: Spec, samples: int) -> Scratch:
 
 
 @inner
-def zero(counts: npt.NDArray[np.int64]) -> None:
-    """Set a table of counts to zero."""
+def zero(stats: Stats, row: int, c: int, columns: int) -> None:
+    """Set the first columns of a candidate's counts to zero."""
+    counts, sums = stats.counts[row, c], stats.sums[row, c]
     for j in range(counts.shape[0]):
-        for c in range(counts.shape[1]):
-            counts[j, c] = 0
+        for k in range(columns):
+            counts[j, k] = 0
+    for j in range(sums.size):
+        sums[j] = 0
 
 
 @inner
@@ -130,7 +140,7 @@ def pure(classes: int, totals: npt.NDArray[np.int64], n: int) -> bool:
 
 @inner
 def count_candidate(
-    classes: int,
+    columns: int,
     node_hash: np.uint64,
     values: npt.NDArray[np.float32],
     targets: npt.NDArray[np.int64],
@@ -141,12 +151,13 @@ def count_candidate(
 ) -> None:
     """Fill thresholds and counts of candidate `c`, whose feature, lo and hi are set, from its value in each sample.
 
-    `places` is lent for the interval of each.
+    Counts are in the first `columns`. `places` is lent for the interval of each.
     """
-    candidate, cuts, counts = stats.cand[row, c], stats.cuts[row, c], stats.counts[row, c]
+    candidate, cuts = stats.cand[row, c], stats.cuts[row, c]
+    counts, sums = stats.counts[row, c], stats.sums[row, c]
     lo, hi = candidate.lo, candidate.hi
     thresholds(node_hash, candidate.feature, lo, hi, cuts)
-    zero(counts)
+    zero(stats, row, c, columns)
     at_lo, at_hi = ZERO, ZERO
     for i in range(values.size):
         at_lo += values[i] == lo
@@ -160,11 +171,11 @@ def count_candidate(
     for i in range(values.size):
         j = np.int64(places[i])
         if j < cuts.size:
-            if classes:
+            if sums.size == 0:
                 counts[j, targets[i]] += 1
             else:
                 counts[j, 0] += 1
-                counts[j, 1] += targets[i]
+                sums[j] += targets[i]
 
 
 @inner
@@ -189,6 +200,29 @@ def is_known(known: Record, path: np.uint64, depth: int, job: int) -> bool:
 
 
 @inner
+def choose(spec: Spec, stats: Stats, row: int, totals: npt.NDArray[np.int64], scratch: Scratch) -> tuple[int, int, int]:
+    """The best split of line `row` from its counts, as (candidate, threshold, left size)."""
+    head, counts, sums = stats.head[row], stats.counts[row], stats.sums[row]
+    return best_split(spec.criterion, counts, sums, head.m, totals, head.n, scratch.sides, spec.xlog)
+
+
+@inner
+def number_classes(totals: npt.NDArray[np.int64], targets: npt.NDArray[np.int64], scratch: Scratch) -> int:
+    """Number the classes that a node has, and rename its targets so; their totals are in `scratch.few` afterwards.
+
+    Returns how many there are. A class that is not there adds nothing to a score.
+    """
+    columns = ZERO
+    for c in range(totals.size):
+        if totals[c] > 0:
+            scratch.few[columns], scratch.numbers[c] = totals[c], columns
+            columns += 1
+    for i in range(targets.size):
+        targets[i] = scratch.numbers[targets[i]]
+    return columns
+
+
+@inner
 def search(
     spec: Spec,
     node: tuple[int, np.uint64, int, int],
@@ -201,10 +235,15 @@ def search(
     """Fill line `row` of `stats`; False if every feature is constant.
 
     `node` is (tree, path, depth, job); X holds one line per feature; `index` names the node's samples, whose targets
-    are in `scratch` and whose totals are in `stats` already.
+    are in `scratch` and whose totals are in `stats` already. The counts of a node inside a bucket are not stored; they
+    have only columns for classes that are there.
     """
     tree, path, depth, job = node
     values, targets, places = scratch.values[: index.size], scratch.targets[: index.size], scratch.places[: index.size]
+    totals, columns = stats.totals[row], spec.columns
+    if spec.classes > 2 and index.size <= spec.bucket:
+        columns = number_classes(totals, targets, scratch)
+        totals = scratch.few[:columns]
     node_hash = step(spec.tree_keys[tree], path)
     order_hash = step(node_hash, ORDER)
     m, skipped, drawn = ZERO, ZERO, ZERO
@@ -221,7 +260,7 @@ def search(
             if lo < hi:
                 candidate = stats.cand[row, m]
                 candidate.feature, candidate.lo, candidate.hi = f, lo, hi
-                count_candidate(spec.classes, node_hash, values, targets, places, stats, row, m)
+                count_candidate(columns, node_hash, values, targets, places, stats, row, m)
                 m += 1
                 continue
             known.path, known.depth, known.job = path, depth, job
@@ -229,10 +268,8 @@ def search(
         constant.feature, constant.value = f, X[f, index[0]]
         skipped += 1
     restore(scratch.shuffled, scratch.swaps, drawn)
-    best, cut, n_left = best_split(
-        spec.criterion, stats.counts[row], m, stats.totals[row], index.size, scratch.left, spec.xlog
-    )
     head = stats.head[row]
     head.n, head.m, head.skipped = index.size, m, skipped
+    best, cut, n_left = choose(spec, stats, row, totals, scratch)
     head.best, head.cut, head.n_left = best, cut, n_left
     return m > 0

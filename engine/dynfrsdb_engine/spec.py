@@ -1,8 +1,8 @@
 """What F reads besides the samples, as plain numbers that kernels take.
 
-`Spec` travels through every kernel. Counts come in *columns*: one per class for classification; for regression two,
-the number of samples and the sum of their fixed-point targets. A node's *totals* are its class counts, or six numbers
-for regression:
+`Spec` travels through every kernel. Counts come in *columns*: one per class for classification, for regression one,
+beside which the sum of the fixed-point targets is kept. A node's *totals* are its class counts, or six numbers for
+regression:
 
     0 N   1 SUM   2 LEAST   3 MOST   4 AT_LEAST   5 AT_MOST
 
@@ -68,7 +68,7 @@ def make_spec(
         candidates=p,
         thresholds=s,
         classes=n_classes,
-        columns=n_classes or 2,
+        columns=n_classes or 1,
         totals=n_classes or 6,
         criterion=code,
         max_depth=max_depth,

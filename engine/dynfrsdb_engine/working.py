@@ -22,6 +22,9 @@ makes room before a kernel runs, so kernels never allocate."""
 
 from __future__ import annotations
 
+import math
+import mmap
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -80,6 +83,8 @@ NOBODY = -1
 TOP_POINT, TOP_LEAF, TOP_LIST, TOP_NODE, TOP_BUCKET, FREE_NODE, FREE_BUCKET = 0, 1, 2, 3, 4, 5, 6
 CLEARS, EDITS, DIRTY_NODES, DIRTY_BUCKETS, TAGS, CLOCK, TAGGINGS = 7, 8, 9, 10, 11, 12, 13
 TOPS = 14
+LARGE, SPARE = 1 << 18, 1 << 30
+"""Bytes from which on an array is memory of its own, and that it may have for later."""
 
 
 class Working(NamedTuple):
@@ -130,14 +135,30 @@ WORKING = Layout(make_working(EXAMPLE, keep_stats=True))
 working_at = WORKING.reader()
 
 
-def _room(array: npt.NDArray[np.void], size: int) -> npt.NDArray[np.void]:
-    """The array itself, or a copy with room for `size` lines and more: what is not used yet takes no memory, only
-    addresses, and every copy is a pause."""
+def _room(array: npt.NDArray[np.void], used: int, more: int) -> npt.NDArray[np.void]:
+    """The array itself, or a copy of its `used` lines with room for so many more, and for one to three times all that,
+    three where it is no more than `SPARE` bytes. What is not used yet takes no memory, only addresses, while a copy is
+    a pause and takes the memory twice.
+    """
+    size = used + more
     if size <= array.shape[0]:
         return array
-    wider = np.zeros((2 * size, *array.shape[1:]), array.dtype)
-    wider[: array.shape[0]] = array
+    spare = max(size, min(3 * size, SPARE // max(1, array[:1].nbytes)))
+    wider = _zeros((size + spare, *array.shape[1:]), array.dtype)
+    wider[:used] = array[:used]
     return wider
+
+
+def _zeros(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[np.void]:
+    """Zeros. Large arrays take no memory where they were never touched, and give all of it back when they are dropped;
+    in the interpreter's heap they would leave holes, because each is followed by a larger one."""
+    size = math.prod(shape) * dtype.itemsize
+    if size < LARGE:
+        return np.zeros(shape, dtype)
+    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with suppress(OSError):
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(memory, dtype).reshape(shape)
 
 
 def ensure(
@@ -153,26 +174,24 @@ def ensure(
 ) -> Working:
     """The same working set with room for that many more of each; itself, if there is room."""
     top = w.top.tolist()
-    points, leaves, lists = top[TOP_POINT] + points, top[TOP_LEAF] + leaves, top[TOP_LIST] + lists
-    nodes, buckets = top[TOP_NODE] + nodes, top[TOP_BUCKET] + buckets
-    cleared, edits = top[CLEARS] + cleared, top[EDITS] + edits
     there: tuple[npt.NDArray[Any], ...] = (w.points, w.leaves, w.lists, w.nodes, w.buckets, w.cleared, w.edits)
+    used = [top[i] for i in (TOP_POINT, TOP_LEAF, TOP_LIST, TOP_NODE, TOP_BUCKET, CLEARS, EDITS)]
     wanted = (points, leaves, lists, nodes, buckets, cleared, edits)
-    if all(size <= array.shape[0] for array, size in zip(there, wanted, strict=True)):
+    if all(size + more <= array.shape[0] for array, size, more in zip(there, used, wanted, strict=True)):
         return w
     return Working(
-        points=_room(w.points, points),
-        leaves=_room(w.leaves, leaves),
-        lists=_room(w.lists, lists),
-        nodes=_room(w.nodes, nodes),
-        stats=Stats(*(_room(array, nodes) for array in w.stats)),
-        buckets=_room(w.buckets, buckets),
-        slots=_room(w.slots, buckets),
+        points=_room(w.points, top[TOP_POINT], points),
+        leaves=_room(w.leaves, top[TOP_LEAF], leaves),
+        lists=_room(w.lists, top[TOP_LIST], lists),
+        nodes=_room(w.nodes, top[TOP_NODE], nodes),
+        stats=Stats(*(_room(array, top[TOP_NODE], nodes) for array in w.stats)),
+        buckets=_room(w.buckets, top[TOP_BUCKET], buckets),
+        slots=_room(w.slots, top[TOP_BUCKET], buckets),
         roots=w.roots,
-        cleared=_room(w.cleared, cleared),
-        edits=_room(w.edits, edits),
-        dirty_nodes=_room(w.dirty_nodes, nodes),
-        dirty_buckets=_room(w.dirty_buckets, buckets),
+        cleared=_room(w.cleared, top[CLEARS], cleared),
+        edits=_room(w.edits, top[EDITS], edits),
+        dirty_nodes=_room(w.dirty_nodes, top[TOP_NODE], nodes),
+        dirty_buckets=_room(w.dirty_buckets, top[TOP_BUCKET], buckets),
         top=w.top,
     )
 

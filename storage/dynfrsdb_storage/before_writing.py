@@ -23,9 +23,10 @@ checksums of the records name it.
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
-from dynfrsdb_storage.guard import EVERYTHING, Guard, Known, Tree, Unsound
+from dynfrsdb_storage.guard import EVERYTHING, Guard, Known, Tree
 from dynfrsdb_storage.layout import PAGE_BYTES
 from dynfrsdb_storage.looked import Looked, Range
+from dynfrsdb_storage.treepages import Unsound
 
 Places = dict[str, tuple[list[bytes], list[tuple[bytes, bytes]]]]
 """Where a transaction writes: the keys that it puts, ascending, and (first, last) of ranges that it deletes, by

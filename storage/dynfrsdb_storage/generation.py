@@ -35,10 +35,11 @@ from dynfrsdb_storage.disk import keep_allocated, lengthen
 from dynfrsdb_storage.erasing import Erasing
 from dynfrsdb_storage.errors import CorruptStore
 from dynfrsdb_storage.failpoints import failpoint
-from dynfrsdb_storage.guard import Guard, Keys, Known, Unsound
+from dynfrsdb_storage.guard import Guard, Keys, Known
 from dynfrsdb_storage.locks import Lease
 from dynfrsdb_storage.pages import check_length
 from dynfrsdb_storage.rows import RowFile, RowWriter
+from dynfrsdb_storage.treepages import Unsound
 
 _TRIES = 100
 _COUNTED = ("nodes", "buckets")
@@ -144,15 +145,13 @@ class Generation:
                 self._guard.look(known, database, first, last)
 
     def look_for(self, known: Known, database: str, keys: Keys) -> None:
-        """Before somebody gets values: raise if the length of a long one is damaged. Where there are none, a handle
-        that only reads looks at branches, one that writes at nothing: a short value cannot lead out of its page."""
+        """Before somebody gets values: raise if the length of a long one is damaged, or a branch on the way. Where none
+        is long, a handle that writes looks at nothing: a short value cannot lead out of its page."""
         if self.writable and known.trees is not None and not self._guard.has_long(known, database):
             return
         with self._guarded(database):
-            if self._guard.has_long(known, database):
+            if not self.writable or self._guard.has_long(known, database):
                 self._guard.look_for(known, database, keys)
-            elif not self.writable:
-                self._guard.look_at_branches(known, database, keys)
 
     def look_around(self, known: Known, database: str, keys: Keys) -> None:
         """Like `look_for`, for who may take a neighbour of one of `keys`."""

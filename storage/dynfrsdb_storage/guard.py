@@ -8,8 +8,8 @@ py-lmdb's LMDB checks the pages that a search goes down through. Four things it 
     the length of a value that has pages of its own                            read behind the file's end: SIGBUS
 
 A reading process must survive and notice all four. So before it gets a value, the headers of the branches on the way
-are looked at; and before anybody walks, says that a key is not there, or gets a value that may be a long one, all pages
-on the way are read as plain bytes and held against what every sound page fulfils:
+are looked at, and where values may be long, the record that LMDB's search will end at. Before anybody walks or says
+that a key is not there, all pages on the way are read as plain bytes and held against what every sound page fulfils:
 
     its own number in its header; a branch above the tree's depth, a leaf at it
     16 <= lower <= upper <= page size; at least one record, in a branch two
@@ -36,27 +36,32 @@ from typing import Any, NamedTuple
 
 from dynfrsdb_storage.layout import PAGE_BYTES, PAGE_HEADER
 from dynfrsdb_storage.looked import Range
+from dynfrsdb_storage.treepages import (
+    BRANCH,
+    HEADER,
+    LEAF,
+    LONG,
+    LONG_VALUE,
+    SUBTREE,
+    Unsound,
+    child_of,
+    number_at,
+    records_of,
+    refuse_unordered,
+    search,
+    value_of,
+)
 
 _META = struct.Struct("<IIQQ48s48sQQ")
 _TREE = struct.Struct("<IHHQQQQQ")
-_HEADER = struct.Struct("<QHHHH")
-_NODE = struct.Struct("<HHHH")
-_OFFSET = struct.Struct("<H")
-_LAST_NODE = PAGE_BYTES - _NODE.size
 _NO_PAGE = 0xFFFFFFFFFFFFFFFF
-_BRANCH, _LEAF, _LONG = 1, 2, 4
 _WHOSE = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)
-_FEWEST = {_BRANCH: 2, _LEAF: 1}
+_FEWEST = {BRANCH: 2, LEAF: 1}
 """Records that a page of each kind has at least."""
-_BIG, _SUBTREE = 1, 2
 
 Branch = tuple[list[bytes], list[int]]
 EVERYTHING: Range = b"", None
 Keys = Sequence[bytes]
-
-
-class Unsound(Exception):
-    """A page is not what it should be."""
 
 
 class Tree(NamedTuple):
@@ -131,23 +136,26 @@ class Guard:
         return tree is not None and tree.long_pages > 0
 
     def look_for(self, known: Known, database: str, keys: Keys) -> None:
-        """Raise Unsound if a search for one of `keys` meets a bad page."""
-        tree = self.tree(known, database)
-        if tree is None:
-            return
-        seen: Range = b"", b""  # by the leaf that was looked at last
-        for key in keys:
-            if not _covers(seen, key, key):
-                seen = self._descend(known, tree, key)
-
-    def look_at_branches(self, known: Known, database: str, keys: Keys) -> None:
-        """Raise Unsound if a search for one of `keys` meets a branch whose header is bad.
+        """Raise Unsound if a search for one of `keys` meets a branch whose header is bad or, where values may be long,
+        ends at one that does not have the pages that it should.
 
         Where pages come from the disk, those of all keys are asked for at once: LMDB would wait for one after another.
         """
         tree = self.tree(known, database)
-        if tree is None or tree.depth == 1:
+        if tree is None:
             return
+        above = self._lowest_branches(known, tree, keys) if tree.depth > 1 else []
+        if not known.from_disk and not tree.long_pages:
+            return
+        below = (self.below(known, number, EVERYTHING, key)[0] for number, key in zip(above, keys, strict=False))
+        leaves = list(below) if above else [tree.root] * len(keys)
+        if known.from_disk:
+            self._ask_for((number, 1) for number in set(leaves))
+        if tree.long_pages:
+            self._look_at_values(known, leaves, keys)
+
+    def _lowest_branches(self, known: Known, tree: Tree, keys: Keys) -> list[int]:
+        """The branch right above the leaf of each of `keys`; its header is looked at, and all above it."""
         before, lowest = _blocks_read(), list[int]()
         seen: Range = b"", b""  # by the lowest branch that was found last
         for key in keys:
@@ -155,19 +163,29 @@ class Guard:
                 number, seen = self._way_down(known, tree, key, tree.depth - 2)
             lowest.append(number)
         unread = {number for number in lowest if number not in known.pages}
-        self._ask_for(unread)
+        self._ask_for((number, 1) for number in unread)
         for number in unread:
             self._header_of_branch(known, number)
         known.from_disk |= _blocks_read() > before
-        if known.from_disk:
-            self._ask_for(
-                {self.below(known, number, EVERYTHING, key)[0] for key, number in zip(keys, lowest, strict=True)}
-            )
+        return lowest
 
-    def _ask_for(self, pages: Iterable[int]) -> None:
-        """Have the system read pages that are needed soon."""
-        for number in pages:
-            os.posix_fadvise(self._descriptor, number * PAGE_BYTES, PAGE_BYTES, os.POSIX_FADV_WILLNEED)
+    def _look_at_values(self, known: Known, leaves: Sequence[int], keys: Keys) -> None:
+        """Look at the records of `keys`, each in its leaf, and at the pages of those that are long."""
+        long = []
+        for number, key in zip(leaves, keys, strict=True):
+            found = value_of(self._page(number, known.last_page), number, key)
+            if found is not None:
+                long.append((number, *found))
+        if known.from_disk:
+            self._ask_for((there, _pages_of(size)) for _, there, size in long if there <= known.last_page)
+        for value in long:
+            self._look_at_long(known, *value)
+
+    def _ask_for(self, places: Iterable[tuple[int, int]]) -> None:
+        """Have the system read (first page, pages) that are needed soon."""
+        for number, count in places:
+            at, size = number * PAGE_BYTES, count * PAGE_BYTES
+            os.posix_fadvise(self._descriptor, at, size, os.POSIX_FADV_WILLNEED)
 
     def count(self, known: Known, database: str) -> tuple[int, int]:
         """How many records the leaves of a database have by their headers, and how many LMDB has noted."""
@@ -178,7 +196,7 @@ class Guard:
         for _ in range(tree.depth - 1):
             level = [child for number in level for child in self.branch_at(known, number, EVERYTHING)[1]]
         headers = (self._page(number, known.last_page, PAGE_HEADER) for number in level)
-        return sum((_HEADER.unpack(header)[3] - PAGE_HEADER) // 2 for header in headers), tree.records
+        return sum((HEADER.unpack(header)[3] - PAGE_HEADER) // 2 for header in headers), tree.records
 
     def free_list(self, known: Known) -> int:
         """The checksum of the list of free pages; raises Unsound if one of its own pages is bad."""
@@ -187,20 +205,14 @@ class Guard:
             number = waiting.pop()
             page = self._page(number, known.last_page)
             check = zlib.crc32(page, check)
-            for at, _, size, flags in _records(page, number):
-                if page[10] & _BRANCH:
+            for at, _, size, flags in records_of(page, number):
+                if page[10] & BRANCH:
                     waiting.append(size | flags << 32)
-                elif flags & _BIG:
-                    there = int.from_bytes(page[at : at + 8], "little")
+                elif flags & LONG_VALUE:
+                    there = number_at(page, at)
                     self._look_at_long(known, number, there, size)
                     check = zlib.crc32(os.pread(self._descriptor, PAGE_HEADER + size, there * PAGE_BYTES), check)
         return check
-
-    def _descend(self, known: Known, tree: Tree, key: bytes) -> Range:
-        """Look at the leaf that a search for `key` ends at, and at what is above it; returns its bounds."""
-        number, bounds = self._way_down(known, tree, key, tree.depth - 1)
-        self.look_at_leaf(known, number, bounds)
-        return bounds
 
     def _way_down(self, known: Known, tree: Tree, key: bytes, levels: int) -> tuple[int, Range]:
         """The page that a search for `key` comes to after so many levels, and its bounds; all above are looked at."""
@@ -217,11 +229,13 @@ class Guard:
         if number in known.branches:
             return self._below_known(known, number, bounds, key, joining)
         page = self._header_of_branch(known, number)
-        at, count = _search(page, number, key)
+        at, count = search(page, number, key)
         if joining:
-            self.look_at_headers(known, [_child(page, number, i)[1] for i in range(max(at - 1, 0), min(at + 2, count))])
-        above = _child(page, number, at + 1)[0] if at + 1 < count else bounds[1]
-        low, child = _child(page, number, at)
+            self.look_at_headers(
+                known, [child_of(page, number, i)[1] for i in range(max(at - 1, 0), min(at + 2, count))]
+            )
+        above = child_of(page, number, at + 1)[0] if at + 1 < count else bounds[1]
+        low, child = child_of(page, number, at)
         return child, (low if at else bounds[0], above)
 
     def _below_known(self, known: Known, number: int, bounds: Range, key: bytes, joining: bool) -> tuple[int, Range]:
@@ -237,7 +251,7 @@ class Guard:
         page = known.pages.get(number)
         if page is None:
             page = known.pages[number] = self._page(number, known.last_page)
-            if not page[10] & _BRANCH:
+            if not page[10] & BRANCH:
                 raise Unsound(f"page {number} is no branch")
         return page
 
@@ -245,17 +259,17 @@ class Guard:
         """Look at the headers of pages, once."""
         for number in numbers:
             if number not in known.headers:
-                _, _, _, lower, upper = _HEADER.unpack(self._page(number, known.last_page, PAGE_HEADER))
+                _, _, _, lower, upper = HEADER.unpack(self._page(number, known.last_page, PAGE_HEADER))
                 known.headers[number] = upper - lower
 
     def _trees(self, known: Known) -> dict[bytes, Tree]:
         """All sub-databases; they fit one page."""
         page = self._page(known.main_root, known.last_page)
-        if not page[10] & _LEAF:
+        if not page[10] & LEAF:
             raise Unsound(f"page {known.main_root} is no leaf")
         trees = {}
-        for at, key, size, flags in _records(page, known.main_root):
-            if flags & _SUBTREE and size == _TREE.size:
+        for at, key, size, flags in records_of(page, known.main_root):
+            if flags & SUBTREE and size == _TREE.size:
                 _, _, depth, _, leaves, long_pages, records, root = _TREE.unpack_from(page, at)
                 trees[key] = Tree(root, depth, leaves, long_pages, records)
         return trees
@@ -268,7 +282,7 @@ class Guard:
         keys, children = self.branch_at(known, number, bounds)
         begin = max(bisect_right(keys, wanted[0]) - 2, 0)
         end = len(children) if wanted[1] is None else min(bisect_right(keys, wanted[1]) + 1, len(children))
-        self._ask_for(child for child in children[begin:end] if child not in known.leaves)
+        self._ask_for((child, 1) for child in children[begin:end] if child not in known.leaves)
         for i in range(begin, end):
             self._visit(known, children[i], levels - 1, wanted, _between(keys, i, bounds))
 
@@ -286,35 +300,35 @@ class Guard:
 
     def _branch(self, known: Known, number: int) -> Branch:
         page = self._page(number, known.last_page)
-        if not page[10] & _BRANCH:
+        if not page[10] & BRANCH:
             raise Unsound(f"page {number} is no branch")
         keys, children = [], []
-        for _, key, low, high in _records(page, number):
+        for _, key, low, high in records_of(page, number):
             keys.append(key)
             children.append(low | high << 32)
         keys[0] = b""
-        _refuse_unordered(keys, number)
+        refuse_unordered(keys, number)
         return keys, children
 
     def _leaf(self, known: Known, number: int) -> list[bytes]:
         page = self._page(number, known.last_page)
-        if not page[10] & _LEAF:
+        if not page[10] & LEAF:
             raise Unsound(f"page {number} is no leaf")
         keys = []
-        for at, key, size, flags in _records(page, number):
+        for at, key, size, flags in records_of(page, number):
             keys.append(key)
-            if flags & _BIG:
-                self._look_at_long(known, number, int.from_bytes(page[at : at + 8], "little"), size)
-        _refuse_unordered(keys, number)
+            if flags & LONG_VALUE:
+                self._look_at_long(known, number, number_at(page, at), size)
+        refuse_unordered(keys, number)
         return [keys[0], keys[-1]]
 
     def _look_at_long(self, known: Known, number: int, there: int, size: int) -> None:
         """Refuse a value that does not have, from page `there` on, exactly the pages that its `size` takes."""
-        pages = (size + PAGE_HEADER + PAGE_BYTES - 1) // PAGE_BYTES
+        pages = _pages_of(size)
         if not 1 < there <= known.last_page + 1 - pages:
             raise Unsound(f"a record of page {number} refers to pages that do not exist")
-        own, _, flags, low, high = _HEADER.unpack(os.pread(self._descriptor, PAGE_HEADER, there * PAGE_BYTES))
-        if (own, flags, low | high << 16) != (there, _LONG, pages):
+        own, _, flags, low, high = HEADER.unpack(os.pread(self._descriptor, PAGE_HEADER, there * PAGE_BYTES))
+        if (own, flags, low | high << 16) != (there, LONG, pages):
             raise Unsound(f"a record of page {number} is not as long as its pages")
 
     def _page(self, number: int, last_page: int, size: int = PAGE_BYTES) -> bytes:
@@ -322,7 +336,7 @@ class Guard:
         page = os.pread(self._descriptor, size, number * PAGE_BYTES) if number <= last_page else b""
         if len(page) < size:
             raise Unsound(f"page {number} does not exist")
-        own, _, flags, lower, upper = _HEADER.unpack_from(page)
+        own, _, flags, lower, upper = HEADER.unpack_from(page)
         if (
             own != number
             or flags not in _FEWEST
@@ -333,33 +347,9 @@ class Guard:
         return page
 
 
-def _search(page: bytes, number: int, key: bytes) -> tuple[int, int]:
-    """Which child of a branch LMDB's search for `key` takes, step by step as LMDB does it, and how many there are."""
-    count = (_HEADER.unpack_from(page)[3] - PAGE_HEADER) // 2
-    low, high = 1, count - 1
-    while low <= high:
-        middle = (low + high) >> 1
-        place = PAGE_HEADER + 2 * middle
-        at = page[place] | page[place + 1] << 8
-        if at > _LAST_NODE:
-            raise Unsound(f"a record of page {number} is not in it")
-        found = page[at + 8 : at + 8 + (page[at + 6] | page[at + 7] << 8)]
-        if found == key:
-            return middle, count
-        if found < key:
-            low = middle + 1
-        else:
-            high = middle - 1
-    return low - 1, count
-
-
-def _child(page: bytes, number: int, i: int) -> tuple[bytes, int]:
-    """The key and the page number of a child of a branch."""
-    (at,) = _OFFSET.unpack_from(page, PAGE_HEADER + 2 * i)
-    if at > _LAST_NODE:
-        raise Unsound(f"a record of page {number} is not in it")
-    low, middle, high, key_size = _NODE.unpack_from(page, at)
-    return page[at + 8 : at + 8 + key_size], low | middle << 16 | high << 32
+def _pages_of(size: int) -> int:
+    """How many pages a long value takes."""
+    return (size + PAGE_HEADER + PAGE_BYTES - 1) // PAGE_BYTES
 
 
 def _blocks_read() -> int:
@@ -380,31 +370,3 @@ def _refuse_outside(keys: list[bytes], bounds: Range, number: int) -> None:
     low, high = bounds
     if keys and (keys[0] < low or (high is not None and keys[-1] >= high)):
         raise Unsound(f"page {number} is not where its keys belong")
-
-
-def _records(page: bytes, number: int) -> list[tuple[int, bytes, int, int]]:
-    """The (offset of the value, key, size, flags) of each record; in a branch, the last two are a number."""
-    _, _, kind, lower, upper = _HEADER.unpack_from(page)
-    leaf, found, total = not kind & _BRANCH, [], 0
-    unpack, last = _NODE.unpack_from, PAGE_BYTES - _NODE.size
-    for at in struct.unpack_from(f"<{(lower - PAGE_HEADER) // 2}H", page, PAGE_HEADER):
-        if not upper <= at <= last:
-            raise Unsound(f"a record of page {number} is not in it")
-        low, high, flags, key_size = unpack(page, at)
-        begin = at + 8
-        value = end = begin + key_size
-        size = low | high << 16
-        if leaf:
-            end += 8 if flags & _BIG else size
-        if end > PAGE_BYTES:
-            raise Unsound(f"a record of page {number} is longer than the page")
-        total += (end - at + 1) & ~1
-        found.append((value, page[begin:value], size, flags))
-    if total != PAGE_BYTES - upper:
-        raise Unsound(f"page {number} has lost records")
-    return found
-
-
-def _refuse_unordered(keys: list[bytes], number: int) -> None:
-    if sorted(keys) != keys or len(set(keys)) < len(keys):
-        raise Unsound(f"the keys of page {number} do not ascend")

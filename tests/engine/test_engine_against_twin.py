@@ -115,9 +115,9 @@ def test_the_table_of_m_log_m_is_the_twins() -> None:
 def test_kernels_score_regression_as_the_frozen_vectors_say(
     n_left: int, sum_left: int, n_right: int, sum_right: int, expected: str
 ) -> None:
-    counts = np.array([[n_left, sum_left]], np.int64)
+    counts, sums = np.array([[n_left]], np.uint32), np.array([sum_left], np.int64)
 
-    gain, cut, left = best_squares(counts, sum_left + sum_right, n_left + n_right, -1.0)
+    gain, cut, left = best_squares(counts, sums, sum_left + sum_right, n_left + n_right, -1.0)
 
     assert (gain, cut, left) == (float.fromhex(expected), 0, n_left)
 
@@ -216,17 +216,29 @@ def test_many_rows_get_the_answers_that_each_gets_alone(seed: int) -> None:
             assert ready.tobytes() == each.tobytes(), f"step {step}"
 
 
+def follow(reader: Forest, forest: ShelvedForest, settled: bool) -> None:
+    roots = forest.shelf.roots
+    stamps, n, tags = (roots[name].astype(kind) for name, kind in (("stamp", "u8"), ("n", "u4"), ("tags", "u1")))
+    reader.follow(stamps, n, tags, settled)
+
+
+@pytest.mark.parametrize("ask_between", [False, True])
 @pytest.mark.parametrize("seed", range(24))
-def test_who_follows_a_commit_has_all_that_it_changed_in_memory(seed: int) -> None:
+def test_who_follows_a_commit_has_all_that_it_changed_in_memory(seed: int, ask_between: bool) -> None:
+    """Also what was tagged when it was met, was partly grown there, and is settled now."""
     history = History(seed)
     forest, rows = history.forest, history.data.rows.astype(np.float32)
     reader = Forest(forest.spec, forest.shelf, forest.table.rows, changeable=False)
     ready = 0
 
     for step in history.steps():
+        in_all_trees = bool(reader.w.roots["n"].all())
+        if ask_between:
+            follow(reader, forest, settled=False)
+            if forest.live:
+                reader.predict(rows[:1])
         forest.settle()
-        in_all_trees, roots = bool(reader.w.roots["n"].all()), forest.shelf.roots
-        reader.follow(roots["stamp"].astype(np.uint64), roots["n"].astype(np.uint32), roots["tags"].astype(np.uint8))
+        follow(reader, forest, settled=True)
         if forest.live:
             said = reader.predict_if_ready(rows)
             assert said is not None or not in_all_trees, f"step {step}"
@@ -265,7 +277,8 @@ def assert_same_statistics(forest: ShelvedForest, tree: int, root: naive.Node) -
             stored = stats.cand[0, c]
             assert (int(stored["feature"]), stored["lo"], stored["hi"]) == (one.feature, one.lo, one.hi)
             assert stats.cuts[0, c].tobytes() == np.array(one.thresholds, np.float32).tobytes()
-            left = np.cumsum(stats.counts[0, c], axis=0).tolist()
+            sums = [] if forest.spec.classes else [stats.sums[0, c]]
+            left = np.cumsum(np.column_stack([stats.counts[0, c], *sums]), axis=0).tolist()
             assert left == [
                 list(side.counts) if isinstance(side.counts, tuple) else [side.n, side.counts] for side in one.left
             ]

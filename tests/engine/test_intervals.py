@@ -46,4 +46,5 @@ def test_two_classes_score_as_many_do(s: int, people: int) -> None:
         counts[-1, 1] += 1
         totals, n = counts.sum(axis=0), int(counts.sum())
 
-        assert of_two(counts[:-1], totals, np.inf) == of_many(counts[:-1], totals, n, np.inf, np.zeros(2, np.int64))
+        left = counts[:-1].astype(np.uint32)
+        assert of_two(left, totals, np.inf) == of_many(left, totals, n, np.inf, np.zeros((2, 2), np.uint32))

@@ -11,6 +11,8 @@ from dynfrsdb_storage.errors import CorruptStore
 from tests.storage.people import add, living, new_store, remove
 
 BRANCH, LEAF = 1, 2
+LONG = bytes(3 * layout.PAGE_BYTES - layout.PAGE_HEADER - layout.CHECKSUM_BYTES)
+"""A value that fills three pages of its own."""
 
 
 def root_of(snapshot: Snapshot, database: str) -> int:
@@ -94,6 +96,53 @@ def test_nothing_is_taken_to_come_from_the_disk_where_nothing_is_read(tmp_path: 
         snapshot.get("samples", keys)
 
         assert not snapshot._known.from_disk
+
+
+def store_of_nodes(path: Path, count: int) -> Path:
+    """A store with `count` long values."""
+    with Store.open(new_store(path), writable=True) as store, store.write() as session:
+        for tree in range(count):
+            session.put("nodes", layout.node_key(tree, 1), LONG)
+        session.commit()
+    return path
+
+
+@pytest.mark.parametrize("writable", [False, True])
+def test_only_a_long_value_that_is_asked_for_must_have_the_pages_it_says(tmp_path: Path, writable: bool) -> None:
+    path = store_of_nodes(tmp_path / "people.forest", 20)
+    asked, other = layout.node_key(7, 1), layout.node_key(8, 1)
+    with Store.open(path, writable) as store, store.snapshot() as snapshot:
+        with open(path / "gen-0001/data.mdb", "r+b", buffering=0) as file:
+            page = root_of(snapshot, "nodes") * layout.PAGE_BYTES
+            at = page + os.pread(file.fileno(), layout.PAGE_BYTES, page).index(asked) - 8
+            size = int.from_bytes(os.pread(file.fileno(), 4, at), "little")
+            os.pwrite(file.fileno(), (size ^ 1 << 28).to_bytes(4, "little"), at)
+
+        assert snapshot.get("nodes", [other]) == [LONG]
+        with pytest.raises(CorruptStore, match=r"a record of page \d+ refers to pages that do not exist"):
+            snapshot.get("nodes", [asked])
+        with pytest.raises(CorruptStore, match=r"a record of page \d+ refers to pages that do not exist"):
+            list(snapshot.scan("nodes", other, other))
+
+
+def test_getting_a_long_value_reads_as_little_however_many_others_its_leaf_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def reads(count: int) -> int:
+        path, pread, done = store_of_nodes(tmp_path / f"{count}.forest", count), os.pread, list[int]()
+
+        def noted(descriptor: int, size: int, at: int) -> bytes:
+            done.append(at)
+            return pread(descriptor, size, at)
+
+        with Store.open(path, writable=False) as store, store.snapshot() as snapshot:
+            root_of(snapshot, "nodes")
+            with monkeypatch.context() as patch:
+                patch.setattr(os, "pread", noted)
+                assert snapshot.get("nodes", [layout.node_key(1, 1)]) == [LONG]
+        return len(done)
+
+    assert reads(3) == reads(60) <= 2
 
 
 def read_kind(path: Path, page: int) -> int:

@@ -1,0 +1,116 @@
+"""A page of LMDB's trees, as bytes.
+
+    HEADER      number, padding, kind, lower, upper
+    offsets     two bytes for each record, from behind the header up to `lower`; in the order of their keys
+    ...         free
+    records     from `upper` to the end, in any order
+
+A record in a leaf is (size, flags, size of the key, key, value); a long value has pages of its own, and in its place
+stands the number of the first. A record in a branch has the number of a page where a leaf's has size and flags.
+
+Nothing here is believed: whatever leads out of the page raises Unsound.
+"""
+
+import struct
+
+from dynfrsdb_storage.layout import PAGE_BYTES, PAGE_HEADER
+
+HEADER = struct.Struct("<QHHHH")
+BRANCH, LEAF, LONG = 1, 2, 4
+"""Kinds of pages; LONG is the first one of a long value."""
+LONG_VALUE, SUBTREE = 1, 2
+"""Flags of a record in a leaf."""
+_NODE = struct.Struct("<HHHH")
+_OFFSET = struct.Struct("<H")
+_LAST_NODE = PAGE_BYTES - _NODE.size
+
+
+class Unsound(Exception):
+    """A page is not what it should be."""
+
+
+def search(page: bytes, number: int, key: bytes) -> tuple[int, int]:
+    """Which record LMDB's search for `key` ends at, step by step as LMDB does it, and how many there are.
+
+    In a branch that is the child to take. In a leaf, -1 stands before the first record.
+    """
+    count = (HEADER.unpack_from(page)[3] - PAGE_HEADER) // 2
+    low, high = 1 if page[10] & BRANCH else 0, count - 1
+    while low <= high:
+        middle = (low + high) >> 1
+        place = PAGE_HEADER + 2 * middle
+        at = page[place] | page[place + 1] << 8
+        if at > _LAST_NODE:
+            raise Unsound(f"a record of page {number} is not in it")
+        end = at + 8 + (page[at + 6] | page[at + 7] << 8)
+        if end > PAGE_BYTES:
+            raise Unsound(f"a record of page {number} is longer than the page")
+        found = page[at + 8 : end]
+        if found == key:
+            return middle, count
+        if found < key:
+            low = middle + 1
+        else:
+            high = middle - 1
+    return low - 1, count
+
+
+def child_of(page: bytes, number: int, i: int) -> tuple[bytes, int]:
+    """The key and the page number of a child of a branch."""
+    (at,) = _OFFSET.unpack_from(page, PAGE_HEADER + 2 * i)
+    if at > _LAST_NODE:
+        raise Unsound(f"a record of page {number} is not in it")
+    low, middle, high, key_size = _NODE.unpack_from(page, at)
+    return page[at + 8 : at + 8 + key_size], low | middle << 16 | high << 32
+
+
+def value_of(page: bytes, number: int, key: bytes) -> tuple[int, int] | None:
+    """The first page and the size of the long value that LMDB finds for `key` in a leaf; None if it finds a short one,
+    or nothing."""
+    if not page[10] & LEAF:
+        raise Unsound(f"page {number} is no leaf")
+    i, _ = search(page, number, key)
+    if i < 0:
+        return None
+    (at,) = _OFFSET.unpack_from(page, PAGE_HEADER + 2 * i)
+    low, high, flags, key_size = _NODE.unpack_from(page, at)
+    value, size = at + 8 + key_size, low | high << 16
+    if page[at + 8 : value] != key:
+        return None
+    if value + (8 if flags & LONG_VALUE else size) > PAGE_BYTES:
+        raise Unsound(f"a record of page {number} is longer than the page")
+    return (number_at(page, value), size) if flags & LONG_VALUE else None
+
+
+def number_at(page: bytes, at: int) -> int:
+    """A page number inside a page."""
+    return int.from_bytes(page[at : at + 8], "little")
+
+
+def records_of(page: bytes, number: int) -> list[tuple[int, bytes, int, int]]:
+    """The (offset of the value, key, size, flags) of each record; in a branch, the last two are a number."""
+    _, _, kind, lower, upper = HEADER.unpack_from(page)
+    leaf, found, total = not kind & BRANCH, [], 0
+    unpack = _NODE.unpack_from
+    for at in struct.unpack_from(f"<{(lower - PAGE_HEADER) // 2}H", page, PAGE_HEADER):
+        if not upper <= at <= _LAST_NODE:
+            raise Unsound(f"a record of page {number} is not in it")
+        low, high, flags, key_size = unpack(page, at)
+        begin = at + 8
+        value = end = begin + key_size
+        size = low | high << 16
+        if leaf:
+            end += 8 if flags & LONG_VALUE else size
+        if end > PAGE_BYTES:
+            raise Unsound(f"a record of page {number} is longer than the page")
+        total += (end - at + 1) & ~1
+        found.append((value, page[begin:value], size, flags))
+    if total != PAGE_BYTES - upper:
+        raise Unsound(f"page {number} has lost records")
+    return found
+
+
+def refuse_unordered(keys: list[bytes], number: int) -> None:
+    """Raise unless keys ascend."""
+    if sorted(keys) != keys or len(set(keys)) < len(keys):
+        raise Unsound(f"the keys of page {number} do not ascend")
