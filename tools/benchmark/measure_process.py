@@ -15,6 +15,7 @@ from typing import Any
 import click
 import numpy as np
 
+from benchmark.confined import Group
 from benchmark.figures import seconds
 from benchmark.measure_removal import POLICIES
 from benchmark.trial import Trial, small_store
@@ -35,12 +36,13 @@ def environment(threads: int = 1) -> dict[str, str]:
     return {**ours, "PYTHONPATH": path, "DYNFRSDB_THREADS": str(threads)}
 
 
-def child(*arguments: str, threads: int = 1) -> dict[str, Any]:
-    """Run `benchmark.child` and return what it says."""
+def child(*arguments: str, threads: int = 1, group: Group | None = None) -> dict[str, Any]:
+    """Run `benchmark.child`, in a control group if there is one, and return what it says."""
     done = subprocess.run(
         [sys.executable, "-m", "benchmark.child", *arguments],
         env=environment(threads),
         stdout=subprocess.PIPE,
+        preexec_fn=None if group is None else group.enter,
         text=True,
         check=True,
     )

@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmark.child import forget_pages
+from benchmark.confined import confined
 from benchmark.data import physics
 from benchmark.figures import Figure
 from benchmark.measure_process import child
@@ -26,6 +28,8 @@ SETTINGS = {"n_estimators": 100, "max_depth": 30, "n_thresholds": 20, "q": 0.1, 
 CHANGES = 1_000
 RETRAINED = 1_000_000
 """scikit-learn trains on up to this many rows; beyond, it would take longer than everything else together."""
+LIMIT = 3 << 29
+"""Bytes that one process is held to: 1.5 GiB, where the system lets us make a control group."""
 SETTLED_IN = 10
 """Removals and queries that are not counted: they load the kernels."""
 
@@ -60,12 +64,21 @@ def measure(rows: int, directory: Path, quick: bool, say: Callable[[str], None])
 
 
 def _work(store: Path, rows: int, questions: Path, directory: Path, note: Callable[..., Any]) -> None:
-    """A process that makes removals and queries in turn."""
-    count = min(CHANGES, rows // 10)
-    ids = np.random.default_rng(rows).permutation(rows)[: count + SETTLED_IN]
-    np.save(chosen := directory / "scale-ids.npy", ids)
+    """A process that makes removals and queries in turn; then another one, that the system holds to a limit."""
+    count = min(CHANGES, rows // 10) + SETTLED_IN
+    ids = np.random.default_rng(rows).permutation(rows)
+    np.save(chosen := directory / "scale-ids.npy", ids[:count])
     done = child("work", str(store), str(questions), str(chosen))
     note("removal", done["removals"][SETTLED_IN:])
     note("query after a removal", done["queries"][SETTLED_IN:])
     note("memory", [done["peak"]], "B")
     note("memory without mapped files", [done["anonymous"]], "B")
+    np.save(chosen, ids[count : 2 * count])
+    forget_pages(store)
+    with confined(LIMIT) as group:
+        if group is None:
+            return
+        done = child("work", str(store), str(questions), str(chosen), group=group)
+        note("removal, in 1.5 GiB", done["removals"][SETTLED_IN:])
+        note("query after a removal, in 1.5 GiB", done["queries"][SETTLED_IN:])
+        note("memory and page cache, in 1.5 GiB", [group.peak()], "B")
