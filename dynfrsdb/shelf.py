@@ -30,6 +30,8 @@ CHUNK = 450
 """Slots in a chunk when a long list is written: 1,800 bytes, so that two chunks share a page."""
 MOST = 474
 """Slots that a chunk may grow to before it is written as two."""
+FIRST_CHUNK = bytes(4)
+"""Behind a node's key: that of its bucket."""
 Slots = npt.NDArray[np.uint32]
 Pair = tuple[bytes, Payload]
 
@@ -83,17 +85,20 @@ def chunks(snapshot: Snapshot, tree: int, path: int) -> Iterator[tuple[bytes, Sl
 def growth_pairs(growth: Growth) -> tuple[list[Pair], list[Pair]]:
     """Records as (nodes, buckets) to put, each in the order of the growth; long lists are among the buckets, and then
     those are in the order of their keys. Payloads are views of the growth."""
-    is_bucket = growth.records["bucket"] != 0
-    nodes, buckets = growth.records[~is_bucket], growth.records[is_bucket]
-    whole = zip(layout.node_keys(nodes["tree"], nodes["path"]), _payloads(growth, nodes), strict=True)
-    small = zip(layout.bucket_keys(buckets["tree"], buckets["path"]), _payloads(growth, buckets), strict=True)
-    lists = list(_list_pairs(growth, nodes[nodes["list_size"] > 0]))
-    return list(whole), sorted([*small, *lists], key=itemgetter(0)) if lists else list(small)
-
-
-def _payloads(growth: Growth, records: npt.NDArray[np.void]) -> list[Payload]:
-    data, ends = growth.data.data, records["at"] + records["size"]
-    return [data[at:end] for at, end in zip(records["at"].tolist(), ends.tolist(), strict=True)]
+    records, data = growth.records, growth.data.data
+    keys, at = layout.node_keys(records["tree"], records["path"]), records["at"]
+    columns = keys, at.tolist(), (at + records["size"]).tolist(), records["bucket"].tolist()
+    nodes: list[Pair] = []
+    buckets: list[Pair] = []
+    for key, begin, end, is_bucket in zip(*columns, strict=True):
+        if is_bucket:
+            buckets.append((key + FIRST_CHUNK, data[begin:end]))
+        else:
+            nodes.append((key, data[begin:end]))
+    listed = records[records["list_size"] > 0]
+    if listed.size:
+        buckets = sorted([*buckets, *_list_pairs(growth, listed)], key=itemgetter(0))
+    return nodes, buckets
 
 
 def _list_pairs(growth: Growth, nodes: npt.NDArray[np.void]) -> Iterator[Pair]:

@@ -49,7 +49,6 @@ BUCKET_STAMP = 4
 TWO_VALUED = 1
 LEAF_MARK = np.int64(0xFFFF)
 """Stands where a feature would at a leaf inside a bucket."""
-_IS_SPLIT = int(SPLIT)
 _SIZE, _CHOSEN = struct.Struct("<I"), struct.Struct("<IfH")
 """How many samples a split has; how many go left, by which threshold of which feature."""
 
@@ -57,7 +56,7 @@ _SIZE, _CHOSEN = struct.Struct("<I"), struct.Struct("<IfH")
 def way_down(record: bytes, x: Sequence[float]) -> tuple[int, int] | None:
     """To which child of a node (0 or 1) a row goes, and how many samples that child has; None if it is no split, or
     none that can be right: who installs it says so."""
-    if len(record) < SPLIT_HEADER or record[0] != _IS_SPLIT:
+    if len(record) < SPLIT_HEADER or record[0] != SPLIT:
         return None
     left, cut, feature = _CHOSEN.unpack_from(record, 32)
     if feature >= len(x):
