@@ -1,7 +1,8 @@
 """Settling: grow what was left void, and write it.
 
 It changes no answer, because a forest is a function of its samples; it only moves work from queries to quiet moments.
-Tags are grown largest first, a few thousand samples to a commit, so that no other writer waits long.
+Tags are grown largest first, some hundred thousand samples to a commit: a fraction of a second, so that no other writer
+waits long. The thread takes a few thousand at a time.
 
 A handle with `settle="auto"` does it by itself: a thread waits until transactions pause and then settles step by step,
 giving way to whoever wants to write. The same thread takes removals to their next stage, and tries again while a reader
