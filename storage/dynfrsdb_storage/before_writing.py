@@ -35,10 +35,8 @@ _FEW = 20
 """Spans up to which a branch is searched for each, and not read wholly."""
 _NEARLY_EMPTY = PAGE_BYTES * 7 // 10
 """Free bytes that a leaf must have before LMDB joins it with a neighbour: it does so from three quarters on."""
-
-
 _LONGER_THAN_OURS = 64
-"""Bytes."""
+"""More bytes than a key of ours has."""
 
 
 class BeforeWriting:
@@ -90,7 +88,9 @@ class BeforeWriting:
     def _leaf_of(self, known: Known, tree: Tree, key: bytes) -> tuple[int, Range]:
         number, bounds = tree.root, EVERYTHING
         for _ in range(tree.depth - 1):
+            above = number
             number, bounds = self._guard.below(known, number, bounds, key)
+            _refuse_step_back(above, bounds, key)
         self._look_at_leaves(known, tree, [(number, bounds)])
         return number, bounds
 
@@ -124,14 +124,19 @@ class _Descent:
         while at < end:
             key = max(key, self._firsts[at])
             child, its = self._guard.below(self._known, number, bounds, key, neighbours)
+            _refuse_step_back(number, its, key)
             above = its[1]
-            if above is not None and above <= key:
-                raise Unsound(f"the keys of page {number} do not ascend")
             behind = end if above is None else bisect_left(self._firsts, above, at + 1, end)
             self.go(child, levels - 1, its, at, behind)
             if above is None or above == bounds[1]:
                 return
             at, key = behind - (self._lasts[behind - 1] >= above), above
+
+
+def _refuse_step_back(number: int, bounds: Range, key: bytes) -> None:
+    """Raise if what a branch has for `key` ends before it: who goes on from there would not come to an end."""
+    if bounds[1] is not None and bounds[1] <= key:
+        raise Unsound(f"the keys of page {number} do not ascend")
 
 
 def _just_before(key: bytes) -> bytes:
