@@ -42,7 +42,7 @@ class Effort:
     removals: int = 200
     tail: int = 1_000
     open_rounds: int = 10
-    batches: int = 3
+    batches: int = 5
     queries: int = 2_000
     partner_queries: int = 60
     predictions: int = 5
