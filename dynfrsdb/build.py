@@ -22,7 +22,7 @@ from dynfrsdb.inputs import LAST_ID, refuse_too_much
 from dynfrsdb.receipt import now
 from dynfrsdb.secrets import HASH_BYTES, MODULUS, Secrets
 from dynfrsdb.settings import Settings
-from dynfrsdb.shelf import Pair, growth_pairs
+from dynfrsdb.shelf import Records, growth_records
 from dynfrsdb.view import spec_of
 from dynfrsdb_engine.grow import Growth, Job, grow_jobs, in_groups
 from dynfrsdb_engine.hashing import spread
@@ -146,18 +146,18 @@ def write_trees(builder: Builder | Successor, spec: Spec, ids: npt.NDArray[np.ui
     starts, members = occupants(spec, ids)
     written = builder.rows
     rows = Rows(written.words, written.floats, written.multipliers)
-    waiting: dict[str, list[Pair]] = {"nodes": [], "buckets": []}
+    waiting: dict[str, Records] = {"nodes": {}, "buckets": {}}
     for growth in grown(spec, rows, tree_jobs(spec, starts, members), together=SAMPLES_AT_ONCE):
-        for (database, pairs), more in zip(waiting.items(), growth_pairs(growth), strict=True):
-            pairs.extend(more)
-            if len(pairs) >= RECORDS_AT_ONCE:
-                builder.put_sorted(database, pairs)
-                pairs.clear()
+        for (database, records), more in zip(waiting.items(), growth_records(growth), strict=True):
+            records |= more
+            if len(records) >= RECORDS_AT_ONCE:
+                builder.put_sorted(database, records.items())
+                records.clear()
         first, last = growth.records["tree"][[0, -1]].tolist()
         for tree in range(first, last + 1):
             report("trees", tree + 1, spec.trees)
-    for database, pairs in waiting.items():
-        builder.put_sorted(database, pairs)
+    for database, records in waiting.items():
+        builder.put_sorted(database, records.items())
     trees = np.arange(spec.trees)
     builder.set_roots(
         trees, np.zeros(spec.trees, np.uint64), np.diff(starts).astype(np.uint32), np.zeros(spec.trees, np.uint8)

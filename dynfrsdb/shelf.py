@@ -9,7 +9,7 @@ same key; a long list lies in `buckets` as well, in chunks of sorted slots, each
     buckets  3|0b101|8017     the last 100
 
 so that one sample that leaves a list of thousands rewrites one chunk. `Shelf` reads them for the engine;
-`growth_pairs`, `edit_lists` and `clear` write what a commit changed."""
+`growth_records`, `edit_lists` and `clear` write what a commit changed."""
 
 from __future__ import annotations
 
@@ -24,16 +24,14 @@ import numpy.typing as npt
 from dynfrsdb_engine.forest import Damaged
 from dynfrsdb_engine.grow import Growth
 from dynfrsdb_storage import Snapshot, WriteSession, layout
-from dynfrsdb_storage.records import Payload
 
 CHUNK = 450
 """Slots in a chunk when a long list is written: 1,800 bytes, so that two chunks share a page."""
 MOST = 474
 """Slots that a chunk may grow to before it is written as two."""
-FIRST_CHUNK = bytes(4)
-"""Behind a node's key: that of its bucket."""
 Slots = npt.NDArray[np.uint32]
-Pair = tuple[bytes, Payload]
+Records = dict[bytes, bytes]
+"""Payloads by their keys. (Not pairs: thousands of those would have the garbage collector look through the process.)"""
 
 
 class Shelf:
@@ -82,33 +80,36 @@ def chunks(snapshot: Snapshot, tree: int, path: int) -> Iterator[tuple[bytes, Sl
         yield key, np.frombuffer(data, "<u4")
 
 
-def growth_pairs(growth: Growth) -> tuple[list[Pair], list[Pair]]:
+def growth_records(growth: Growth) -> tuple[Records, Records]:
     """Records as (nodes, buckets) to put, each in the order of the growth; long lists are among the buckets, and then
-    those are in the order of their keys. Payloads are views of the growth."""
-    records, data = growth.records, growth.data.data
-    keys, at = layout.node_keys(records["tree"], records["path"]), records["at"]
-    columns = keys, at.tolist(), (at + records["size"]).tolist(), records["bucket"].tolist()
-    nodes: list[Pair] = []
-    buckets: list[Pair] = []
-    for key, begin, end, is_bucket in zip(*columns, strict=True):
-        if is_bucket:
-            buckets.append((key + FIRST_CHUNK, data[begin:end]))
-        else:
-            nodes.append((key, data[begin:end]))
+    those are in the order of their keys."""
+    records, data = growth.records, growth.data.tobytes()
+    is_bucket = records["bucket"] != 0
+    some = records[~is_bucket]
+    nodes = _records(layout.node_keys(some["tree"], some["path"]), data, some["at"], some["size"])
+    some = records[is_bucket]
+    buckets = _records(layout.bucket_keys(some["tree"], some["path"]), data, some["at"], some["size"])
     listed = records[records["list_size"] > 0]
     if listed.size:
-        buckets = sorted([*buckets, *_list_pairs(growth, listed)], key=itemgetter(0))
+        buckets = dict(sorted([*buckets.items(), *_list_records(growth, listed)], key=itemgetter(0)))
     return nodes, buckets
 
 
-def _list_pairs(growth: Growth, nodes: npt.NDArray[np.void]) -> Iterator[Pair]:
+def _records(
+    keys: Sequence[bytes], data: bytes, begins: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]
+) -> Records:
+    """The parts of `data` by their keys."""
+    return dict(zip(keys, map(data.__getitem__, map(slice, begins.tolist(), (begins + sizes).tolist())), strict=True))
+
+
+def _list_records(growth: Growth, nodes: npt.NDArray[np.void]) -> Iterator[tuple[bytes, bytes]]:
     """The long lists of nodes as chunk records."""
     data = growth.lists.astype("<u4", copy=False).view(np.uint8).data
     keys = layout.node_keys(nodes["tree"], nodes["path"])
     for key, first, size in zip(keys, nodes["list_at"].tolist(), nodes["list_size"].tolist(), strict=True):
         for at in range(first, first + size, CHUNK):
-            chunk = data[4 * at : 4 * min(at + CHUNK, first + size)]
-            yield key + bytes(chunk[3::-1]), chunk
+            chunk = bytes(data[4 * at : 4 * min(at + CHUNK, first + size)])
+            yield key + chunk[3::-1], chunk
 
 
 def clear(session: WriteSession, tree: int, path: int) -> None:
@@ -146,18 +147,15 @@ def edit_lists(session: WriteSession, edits: npt.NDArray[np.void]) -> None:
             slots.insert(at, slot)
         else:
             del slots[at]
-    session.put_many("buckets", [pair for key, slots in touched.items() for pair in _chunk_again(session, key, slots)])
-
-
-def _chunk_again(session: WriteSession, key: bytes, slots: array[int]) -> list[Pair]:
-    """A chunk that has changed: itself, or in pieces if it grew too large, or nothing; it lies under its smallest
-    slot, and is deleted where it lay if that is another one now."""
-    parts = [slots] if 0 < len(slots) <= MOST else _pieces(slots)
-    node = key[: layout.NODE_KEY_BYTES]
-    pairs: list[Pair] = [(node + part[0].to_bytes(4, "big"), part.tobytes()) for part in parts]
-    if not pairs or pairs[0][0] != key:
-        session.delete("buckets", key)
-    return pairs
+    again: Records = {}
+    for key, slots in touched.items():
+        parts = [slots] if 0 < len(slots) <= MOST else _pieces(slots)
+        node = key[: layout.NODE_KEY_BYTES]
+        chunks_again = {node + part[0].to_bytes(4, "big"): part.tobytes() for part in parts}
+        if key not in chunks_again:
+            session.delete("buckets", key)
+        again |= chunks_again
+    session.put_many("buckets", again.items())
 
 
 def _pieces(slots: array[int]) -> list[array[int]]:

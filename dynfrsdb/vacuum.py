@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -34,7 +34,7 @@ from dynfrsdb.build import Progress, grown, occupants, tree_jobs, write_trees
 from dynfrsdb.errors import CorruptStore, Error
 from dynfrsdb.secrets import MODULUS, Secrets
 from dynfrsdb.settle import settle
-from dynfrsdb.shelf import Pair, growth_pairs
+from dynfrsdb.shelf import Records, growth_records
 from dynfrsdb.view import rows_of, spec_of
 from dynfrsdb_engine.spec import Spec
 from dynfrsdb_storage import Snapshot, Successor, check_storage, layout
@@ -233,7 +233,7 @@ class Proof:
         stored = {name: self._new.scan(name) for name in ("nodes", "buckets")}
         starts, members = occupants(spec, self._live.ids)
         for tree, growth in enumerate(grown(spec, rows_of(self._new), tree_jobs(spec, starts, members))):
-            for name, expected in zip(stored, growth_pairs(growth), strict=True):
+            for name, expected in zip(stored, growth_records(growth), strict=True):
                 yield from _differences(tree, expected, stored[name])
             self._report("checking trees", tree + 1, spec.trees)
         for name, rest in stored.items():
@@ -252,8 +252,8 @@ class Proof:
             yield f"'data.mdb' names a record that is gone at {stray.start}"
 
 
-def _differences(tree: int, expected: Iterable[Pair], stored: Iterator[tuple[bytes, bytes]]) -> Iterator[str]:
-    for key, payload in expected:
+def _differences(tree: int, expected: Records, stored: Iterator[tuple[bytes, bytes]]) -> Iterator[str]:
+    for key, payload in expected.items():
         found = next(stored, (b"", b""))
         # A large payload comes back with the zeros that fill up its pages.
         if found[0] != key or found[1][: len(payload)] != payload or found[1][len(payload) :].strip(b"\0"):
@@ -261,7 +261,7 @@ def _differences(tree: int, expected: Iterable[Pair], stored: Iterator[tuple[byt
             return
 
 
-def _carried(snapshot: Snapshot, database: str) -> Iterator[Pair]:
+def _carried(snapshot: Snapshot, database: str) -> Iterator[tuple[bytes, bytes]]:
     """All records of a database that stay as they are, after they were counted."""
     snapshot.confirm(database)
     yield from ((key, payload) for key, payload in snapshot.scan(database) if key not in layout.META_KEYS)

@@ -20,10 +20,10 @@ Not done here: what is inside the leaves that are changed. Damage there is carri
 checksums of the records name it.
 """
 
-from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 
-from dynfrsdb_storage.guard import EVERYTHING, Guard, Known, Tree
+from dynfrsdb_storage.guard import EVERYTHING, Branch, Guard, Known, Tree
 from dynfrsdb_storage.layout import PAGE_BYTES
 from dynfrsdb_storage.looked import Looked, Range
 from dynfrsdb_storage.treepages import Unsound
@@ -64,35 +64,29 @@ class BeforeWriting:
         if tree is None:
             self.looked.add(database, joining, EVERYTHING)
             return
+        runs = _runs(bounds for _, bounds in self._leaves(known, tree, firsts, lasts, joining))
+        if joining:
+            self._look_around(known, tree, runs)
+        for run in runs:
+            self.looked.add(database, joining, run)
+
+    def _leaves(
+        self, known: Known, tree: Tree, firsts: Sequence[bytes], lasts: Sequence[bytes], joining: bool
+    ) -> list[tuple[int, Range]]:
+        """The leaves that spans reach, looked at, in order, with their bounds."""
         descent = _Descent(self._guard, known, firsts, lasts, joining)
         descent.go(tree.root, tree.depth, EVERYTHING, 0, len(firsts))
         self._look_at_leaves(known, tree, descent.leaves)
-        for run in _runs(bounds for _, bounds in descent.leaves):
-            if joining:
-                self._look_around(known, tree, run)
-            self.looked.add(database, joining, run)
+        return descent.leaves
 
-    def _look_around(self, known: Known, tree: Tree, run: Range) -> None:
+    def _look_around(self, known: Known, tree: Tree, runs: Iterable[Range]) -> None:
         """Look at the leaves that those of a run may be joined with: their neighbours, and the neighbours of such as
         are nearly empty."""
-        before, behind = run
-        while before:
-            leaf, (before, _) = self._leaf_of(known, tree, _just_before(before))
-            if known.headers[leaf] <= _NEARLY_EMPTY:
-                break
-        while behind is not None:
-            leaf, (_, behind) = self._leaf_of(known, tree, behind)
-            if known.headers[leaf] <= _NEARLY_EMPTY:
-                break
-
-    def _leaf_of(self, known: Known, tree: Tree, key: bytes) -> tuple[int, Range]:
-        number, bounds = tree.root, EVERYTHING
-        for _ in range(tree.depth - 1):
-            above = number
-            number, bounds = self._guard.below(known, number, bounds, key)
-            _refuse_step_back(above, bounds, key)
-        self._look_at_leaves(known, tree, [(number, bounds)])
-        return number, bounds
+        seen: set[int] = set()
+        while edges := sorted({edge for begin, end in runs for edge in _edges(begin, end)}):
+            leaves = self._leaves(known, tree, edges, edges, joining=False)
+            runs = [bounds for number, bounds in leaves if number not in seen and known.headers[number] > _NEARLY_EMPTY]
+            seen.update(number for number, _ in leaves)
 
     def _look_at_leaves(self, known: Known, tree: Tree, leaves: Sequence[tuple[int, Range]]) -> None:
         """Look at headers; where values are long, at whole leaves."""
@@ -118,7 +112,10 @@ class _Descent:
             self.leaves.append((number, bounds))
             return
         if end - begin > _FEW:
-            self._guard.branch_at(self._known, number, bounds)
+            branch = self._guard.branch_at(self._known, number, bounds)
+            if levels == 2:
+                self._take_leaves(branch, bounds, begin, end)
+                return
         neighbours = self._joining and levels > 2  # leaves are looked around when all of them are known
         at, key = begin, bounds[0]
         while at < end:
@@ -131,6 +128,29 @@ class _Descent:
             if above is None or above == bounds[1]:
                 return
             at, key = behind - (self._lasts[behind - 1] >= above), above
+
+    def _take_leaves(self, branch: Branch, bounds: Range, begin: int, end: int) -> None:
+        """The same right above the leaves, in a branch whose keys are known to ascend."""
+        keys, children = branch
+        firsts, lasts, last = self._firsts, self._lasts, len(keys) - 1
+        at, key = begin, bounds[0]
+        while at < end:
+            key = max(key, firsts[at])
+            i = bisect_right(keys, key) - 1
+            above = keys[i + 1] if i < last else bounds[1]
+            self.leaves.append((children[i], (keys[i] if i else bounds[0], above)))
+            if above is None or i == last:
+                return
+            behind = bisect_left(firsts, above, at + 1, end)
+            at, key = behind - (lasts[behind - 1] >= above), above
+
+
+def _edges(begin: bytes, end: bytes | None) -> Iterator[bytes]:
+    """Keys in the leaves before and behind those of a run."""
+    if begin:
+        yield _just_before(begin)
+    if end is not None:
+        yield end
 
 
 def _refuse_step_back(number: int, bounds: Range, key: bytes) -> None:

@@ -96,6 +96,8 @@ class Builder:
         pending = iter(pairs)
         while chunk := list(islice(pending, _PUT_AT_ONCE)):
             items = records.pack_many(database, chunk)
+            if len(items) < len(chunk):
+                raise ValueError(f"a key for '{database}' came twice")
             self._transact(lambda txn, items=items: self._append(txn, database, items))  # type: ignore[misc]
 
     def put(self, database: str, key: bytes, payload: bytes) -> None:
@@ -150,9 +152,9 @@ class Builder:
         reserved = count + sum(size for _, size in self._free)
         self.state.update(slots=first + count, reserved=reserved, pending=0, window=layout.MIN_RESERVED)
 
-    def _append(self, txn: lmdb.Transaction, database: str, items: list[tuple[bytes, bytes]]) -> None:
+    def _append(self, txn: lmdb.Transaction, database: str, items: dict[bytes, bytes]) -> None:
         with txn.cursor(db=self._databases[database]) as cursor:
-            _, added = cursor.putmulti(items, append=True)
+            _, added = cursor.putmulti(items.items(), append=True)
         if added != len(items):
             raise ValueError(f"keys for '{database}' did not come in ascending order")
 

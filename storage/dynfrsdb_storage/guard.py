@@ -85,7 +85,7 @@ class Known:
     main_root: int
     trees: dict[bytes, Tree] | None = None
     branches: dict[int, Branch] = field(default_factory=dict)
-    leaves: dict[int, list[bytes]] = field(default_factory=dict)
+    leaves: dict[int, tuple[bytes, bytes]] = field(default_factory=dict)
     """The first and the last key of each."""
     pages: dict[int, bytes] = field(default_factory=dict)
     """Branches of which only the header was looked at."""
@@ -257,10 +257,11 @@ class Guard:
 
     def look_at_headers(self, known: Known, numbers: Iterable[int]) -> None:
         """Look at the headers of pages, once."""
+        headers, last_page, descriptor = known.headers, known.last_page, self._descriptor
         for number in numbers:
-            if number not in known.headers:
-                _, _, _, lower, upper = HEADER.unpack(self._page(number, known.last_page, PAGE_HEADER))
-                known.headers[number] = upper - lower
+            if number not in headers:
+                raw = os.pread(descriptor, PAGE_HEADER, number * PAGE_BYTES) if number <= last_page else b""
+                headers[number] = _free_bytes(raw, number)
 
     def _trees(self, known: Known) -> dict[bytes, Tree]:
         """All sub-databases; they fit one page."""
@@ -289,13 +290,13 @@ class Guard:
     def look_at_leaf(self, known: Known, number: int, bounds: Range) -> None:
         if number not in known.leaves:
             known.leaves[number] = self._leaf(known, number)
-        _refuse_outside(known.leaves[number], bounds, number)
+        _refuse_outside(*known.leaves[number], bounds, number)
 
     def branch_at(self, known: Known, number: int, bounds: Range) -> Branch:
         if number not in known.branches:
             known.branches[number] = self._branch(known, number)
         keys, children = known.branches[number]
-        _refuse_outside(keys[1:], bounds, number)
+        _refuse_outside(keys[1], keys[-1], bounds, number)
         return keys, children
 
     def _branch(self, known: Known, number: int) -> Branch:
@@ -310,7 +311,7 @@ class Guard:
         refuse_unordered(keys, number)
         return keys, children
 
-    def _leaf(self, known: Known, number: int) -> list[bytes]:
+    def _leaf(self, known: Known, number: int) -> tuple[bytes, bytes]:
         page = self._page(number, known.last_page)
         if not page[10] & LEAF:
             raise Unsound(f"page {number} is no leaf")
@@ -320,7 +321,7 @@ class Guard:
             if flags & LONG_VALUE:
                 self._look_at_long(known, number, number_at(page, at), size)
         refuse_unordered(keys, number)
-        return [keys[0], keys[-1]]
+        return keys[0], keys[-1]
 
     def _look_at_long(self, known: Known, number: int, there: int, size: int) -> None:
         """Refuse a value that does not have, from page `there` on, exactly the pages that its `size` takes."""
@@ -336,15 +337,24 @@ class Guard:
         page = os.pread(self._descriptor, size, number * PAGE_BYTES) if number <= last_page else b""
         if len(page) < size:
             raise Unsound(f"page {number} does not exist")
-        own, _, flags, lower, upper = HEADER.unpack_from(page)
-        if (
-            own != number
-            or flags not in _FEWEST
-            or lower % 2
-            or not PAGE_HEADER + 2 * _FEWEST[flags] <= lower <= upper <= PAGE_BYTES
-        ):
-            raise Unsound(f"page {number} has a bad header")
+        _free_bytes(page, number)
         return page
+
+
+def _free_bytes(page: bytes, number: int) -> int:
+    """How many bytes of a tree page are free, by its header, if that can be right."""
+    if len(page) < PAGE_HEADER:
+        raise Unsound(f"page {number} does not exist")
+    own, _, flags, lower, upper = HEADER.unpack_from(page)
+    if (
+        own != number
+        or flags not in _FEWEST
+        or lower % 2
+        or not PAGE_HEADER + 2 * _FEWEST[flags] <= lower <= upper <= PAGE_BYTES
+    ):
+        raise Unsound(f"page {number} has a bad header")
+    free: int = upper - lower
+    return free
 
 
 def _pages_of(size: int) -> int:
@@ -366,7 +376,7 @@ def _between(keys: list[bytes], i: int, bounds: Range) -> Range:
     return keys[i] if i else bounds[0], keys[i + 1] if i + 1 < len(keys) else bounds[1]
 
 
-def _refuse_outside(keys: list[bytes], bounds: Range, number: int) -> None:
+def _refuse_outside(first: bytes, last: bytes, bounds: Range, number: int) -> None:
     low, high = bounds
-    if keys and (keys[0] < low or (high is not None and keys[-1] >= high)):
+    if first < low or (high is not None and last >= high):
         raise Unsound(f"page {number} is not where its keys belong")

@@ -23,6 +23,7 @@ means is not known in this layer at all.
 from __future__ import annotations
 
 import struct
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def node_key(tree: int, path: int) -> bytes:
 
 def node_keys(trees: Array, paths: Array) -> list[bytes]:
     """`node_key` for many nodes at once."""
-    keys = np.empty(len(paths), np.dtype([("tree", ">u2"), ("place", ">u8")]))
+    keys = np.empty(len(paths), _key_type(False))
     keys["tree"] = trees
     keys["place"] = _places(paths)
     return _cut(keys)
@@ -148,7 +149,7 @@ def bucket_key(tree: int, path: int, chunk: int = 0) -> bytes:
 
 def bucket_keys(trees: Array, paths: Array, chunks: Array | int = 0) -> list[bytes]:
     """`bucket_key` for many buckets at once."""
-    keys = np.empty(len(paths), np.dtype([("tree", ">u2"), ("place", ">u8"), ("chunk", ">u4")]))
+    keys = np.empty(len(paths), _key_type(True))
     keys["tree"] = trees
     keys["place"] = _places(paths)
     keys["chunk"] = chunks
@@ -306,6 +307,12 @@ def _places(paths: Array) -> npt.NDArray[np.uint64]:
 def _bit_lengths(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.int32]:
     """int.bit_length of each value; behind a leading 10 there is nothing that float64 could round up."""
     return np.frexp((values & ~(values >> np.uint64(1))).astype(np.float64))[1]
+
+
+@cache
+def _key_type(of_buckets: bool) -> np.dtype[np.void]:
+    """A key of `nodes` or of `buckets` as numpy takes it."""
+    return np.dtype([("tree", ">u2"), ("place", ">u8"), *([("chunk", ">u4")] if of_buckets else [])])
 
 
 def _cut(keys: Array) -> list[bytes]:

@@ -13,7 +13,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 Range = tuple[bytes, bytes | None]
-_NOWHERE: tuple[list[bytes], list[Range]] = [], []
+Bounds = tuple[list[bytes], list[bytes]]
+"""Ranges that do not touch, ascending: where each begins, and where it ends."""
+_NOWHERE: Bounds = [], []
+_BEHIND_ALL = b"\xff" * 64
+"""Behind every key of ours: the end of a range that has none."""
 _TRUSTED = 60.0
 """Seconds after which everything is looked at again."""
 
@@ -24,7 +28,7 @@ class Looked:
     def __init__(self) -> None:
         self._transaction = -1
         self._since = 0.0
-        self._ranges: dict[tuple[str, bool], tuple[list[bytes], list[Range]]] = {}
+        self._ranges: dict[tuple[str, bool], Bounds] = {}
 
     def is_at(self, transaction: int) -> bool:
         """Whether what was looked at still holds in a transaction of LMDB's."""
@@ -43,44 +47,38 @@ class Looked:
 
     def covers(self, database: str, first: bytes, last: bytes) -> bool:
         """Whether a range of keys was looked at for writes that may join pages."""
-        begins, ranges = self._ranges.get((database, True), _NOWHERE)
+        begins, ends = self._ranges.get((database, True), _NOWHERE)
         i = bisect_right(begins, first) - 1
-        return i >= 0 and _ends_behind(ranges[i], last)
+        return i >= 0 and last < ends[i]
 
     def unseen(self, database: str, keys: Sequence[bytes]) -> Sequence[bytes]:
         """Those of sorted keys that were not looked at, neither for writes that may join pages nor for others."""
         for joining in (False, True):
-            begins, ranges = self._ranges.get((database, joining), _NOWHERE)
+            begins, ends = self._ranges.get((database, joining), _NOWHERE)
             if begins and keys:
-                keys = _outside(begins, ranges, keys)
+                keys = _outside(begins, ends, keys)
         return keys
 
     def add(self, database: str, joining: bool, found: Range) -> None:
         """Note a range, for writes that may join pages with their neighbours or for others."""
-        begins, ranges = self._ranges.setdefault((database, joining), ([], []))
-        first = bisect_left(ranges, True, key=lambda there: there[1] is None or there[1] >= found[0])
-        last = len(begins) if found[1] is None else bisect_right(begins, found[1])
-        touched = [found, *ranges[first:last]]
-        begin = min(begin for begin, _ in touched)
-        end = None if any(end is None for _, end in touched) else max(end for _, end in touched if end is not None)
-        begins[first:last], ranges[first:last] = [begin], [(begin, end)]
+        begins, ends = self._ranges.setdefault((database, joining), ([], []))
+        begin, end = found[0], _BEHIND_ALL if found[1] is None else found[1]
+        first, last = bisect_left(ends, begin), bisect_right(begins, end)
+        if first < last:  # these are touched, and become one with it
+            begin, end = min(begin, begins[first]), max(end, ends[last - 1])
+        begins[first:last], ends[first:last] = [begin], [end]
 
 
-def _outside(begins: list[bytes], ranges: list[Range], keys: Sequence[bytes]) -> list[bytes]:
+def _outside(begins: list[bytes], ends: list[bytes], keys: Sequence[bytes]) -> list[bytes]:
     """Those of sorted keys that lie in none of the ranges."""
     left: list[bytes] = []
     at = 0
     while at < len(keys):
         i = bisect_right(begins, keys[at]) - 1
-        if i >= 0 and _ends_behind(ranges[i], keys[at]):
-            end = ranges[i][1]
-            at = len(keys) if end is None else bisect_left(keys, end, at + 1)
+        if i >= 0 and keys[at] < ends[i]:
+            at = bisect_left(keys, ends[i], at + 1)
         else:
             beyond = len(keys) if i + 1 == len(begins) else bisect_left(keys, begins[i + 1], at + 1)
             left += keys[at:beyond]
             at = beyond
     return left
-
-
-def _ends_behind(there: Range, key: bytes) -> bool:
-    return there[1] is None or key < there[1]

@@ -169,6 +169,7 @@ class Snapshot:
     def at_or_before(self, database: str, keys: Iterable[bytes]) -> list[tuple[bytes, bytes] | None]:
         """For each of `keys` the last (key, payload) that is not behind it, or None."""
         found: list[tuple[bytes, bytes] | None] = []
+        unpack = records.unpack
         self._check_process()
         keys = list(keys)
         self.generation.look_around(self._known, database, keys)
@@ -181,17 +182,18 @@ class Snapshot:
                             there = cursor.last()
                         elif cursor.key() != key:
                             there = cursor.prev()
-                        found.append(self._item(database, cursor) if there else None)
+                        if not there:
+                            found.append(None)
+                            continue
+                        its, value = self._item(database, cursor)
+                        payload = unpack(database, its, value)
+                        if payload is None:
+                            raise self._bad(database, its)
+                        found.append((its, payload))
             except lmdb.Error as error:
                 raise translate(error, self.generation.store) from error
-        return [None if item is None else self._unpacked(database, *item) for item in found]
-
-    def _unpacked(self, database: str, key: bytes, value: bytes) -> tuple[bytes, bytes]:
-        payload = records.unpack(database, key, value)
-        if payload is None:
-            raise self._bad(database, key)
-        self._loads[database] += 1
-        return key, payload
+        self._loads[database] += sum(item is not None for item in found)
+        return found
 
     def count(self, database: str) -> int:
         """How many records a database has; does not look at them."""

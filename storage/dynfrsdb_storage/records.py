@@ -46,18 +46,20 @@ Roots: TypeAlias = "tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32], npt.ND
 
 def pack(database: str, key: bytes, payload: Payload) -> bytes:
     """The value to store under `key` of `database`: checksum, payload, padding."""
-    ((_, value),) = pack_many(database, [(key, payload)])
-    return value
+    return pack_many(database, [(key, payload)])[key]
 
 
-def pack_many(database: str, pairs: Iterable[tuple[bytes, Payload]]) -> list[tuple[bytes, bytes]]:
-    """`pack` for many (key, payload), keeping their order."""
+def pack_many(database: str, pairs: Iterable[tuple[bytes, Payload]]) -> dict[bytes, bytes]:
+    """`pack` for many (key, payload), in their order.
+
+    As a dict, because thousands of pairs would have the garbage collector look through the whole process.
+    """
     seed, crc32, inline = _SEEDS[database], zlib.crc32, layout.INLINE_LIMIT - layout.CHECKSUM_BYTES
-    return [
-        (key, crc32(data, crc32(key, seed)).to_bytes(4, "little") + data)
+    return {
+        key: crc32(data, crc32(key, seed)).to_bytes(4, "little") + data
         for key, payload in pairs
         for data in (payload if len(payload) <= inline else _filled_up(payload),)
-    ]
+    }
 
 
 def unpack(database: str, key: bytes, value: bytes) -> bytes | None:
