@@ -29,6 +29,8 @@ CHUNK = 450
 """Slots in a chunk when a long list is written: 1,800 bytes, so that two chunks share a page."""
 MOST = 474
 """Slots that a chunk may grow to before it is written as two."""
+FIRST_CHUNK = bytes(4)
+"""Behind a node's key: that of its bucket."""
 Slots = npt.NDArray[np.uint32]
 Records = dict[bytes, bytes]
 """Payloads by their keys. (Not pairs: thousands of those would have the garbage collector look through the process.)"""
@@ -61,9 +63,9 @@ class Shelf:
     def below(self, tree: int, path: int) -> Iterable[tuple[int, bool, bytes]]:
         """All records at and below a node, parents before children: all nodes, then all buckets."""
         first, last = layout.subtree_range(tree, path)
-        nodes = dict(self._open().scan("nodes", first, last))
+        nodes = dict(self._open().scan("nodes", first, last, counted=True))
         found = [(layout.node_path(key), False, data) for key, data in nodes.items()]
-        for key, data in self._open().scan("buckets", first, last):
+        for key, data in self._open().scan("buckets", first, last, counted=True):
             if key[: layout.NODE_KEY_BYTES] not in nodes:
                 found.append((layout.node_path(key), True, data))
         return found
@@ -74,9 +76,9 @@ class Shelf:
 
 
 def chunks(snapshot: Snapshot, tree: int, path: int) -> Iterator[tuple[bytes, Slots]]:
-    """The chunks of a long list as (key, slots)."""
+    """The chunks of a long list as (key, slots); the caller knows how many slots there are."""
     node = layout.node_key(tree, path)
-    for key, data in snapshot.scan("buckets", node + bytes(4), node + b"\xff" * 4):
+    for key, data in snapshot.scan("buckets", node + bytes(4), node + b"\xff" * 4, counted=True):
         yield key, np.frombuffer(data, "<u4")
 
 
@@ -84,22 +86,19 @@ def growth_records(growth: Growth) -> tuple[Records, Records]:
     """Records as (nodes, buckets) to put, each in the order of the growth; long lists are among the buckets, and then
     those are in the order of their keys."""
     records, data = growth.records, growth.data.tobytes()
-    is_bucket = records["bucket"] != 0
-    some = records[~is_bucket]
-    nodes = _records(layout.node_keys(some["tree"], some["path"]), data, some["at"], some["size"])
-    some = records[is_bucket]
-    buckets = _records(layout.bucket_keys(some["tree"], some["path"]), data, some["at"], some["size"])
+    keys, at = layout.node_keys(records["tree"], records["path"]), records["at"]
+    columns = keys, at.tolist(), (at + records["size"]).tolist(), records["bucket"].tolist()
+    nodes: Records = {}
+    buckets: Records = {}
+    for key, begin, end, is_bucket in zip(*columns, strict=True):
+        if is_bucket:
+            buckets[key + FIRST_CHUNK] = data[begin:end]
+        else:
+            nodes[key] = data[begin:end]
     listed = records[records["list_size"] > 0]
     if listed.size:
         buckets = dict(sorted([*buckets.items(), *_list_records(growth, listed)], key=itemgetter(0)))
     return nodes, buckets
-
-
-def _records(
-    keys: Sequence[bytes], data: bytes, begins: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]
-) -> Records:
-    """The parts of `data` by their keys."""
-    return dict(zip(keys, map(data.__getitem__, map(slice, begins.tolist(), (begins + sizes).tolist())), strict=True))
 
 
 def _list_records(growth: Growth, nodes: npt.NDArray[np.void]) -> Iterator[tuple[bytes, bytes]]:

@@ -169,11 +169,12 @@ class Resident:
             else:
                 self._bring_below([(tree, path)])
             found = self._scan_below(tree, path)
-        for entry in found:
-            if entry["what"] == FOUND_MISSING:
-                raise Damaged(tree, int(entry["path"]), "is missing")
-            if entry["what"] == FOUND_LIST:
-                self._load_list(tree, int(entry["path"]), int(entry["point"]))
+            missing = found[found["what"] == FOUND_MISSING]
+            if missing.size:
+                raise Damaged(tree, int(missing[0]["path"]), "is missing")
+        lists = found[found["what"] == FOUND_LIST]
+        for path, point in zip(lists["path"].tolist(), lists["point"].tolist(), strict=True):
+            self._load_list(tree, path, point)
 
     def _scan_below(self, tree: int, path: int) -> npt.NDArray[np.void]:
         """Tags at and below a node, and what is not in memory."""
@@ -203,10 +204,10 @@ class Resident:
 
     def _scan(self, scanner: Callable[[npt.NDArray[np.void]], int]) -> npt.NDArray[np.void]:
         """Run a scanner, again with more room if it found more than fits."""
-        found = np.zeros(1024, FOUND)
+        found = np.empty(1024, FOUND)
         count = scanner(found)
         if count > found.size:
-            found = np.zeros(count, FOUND)
+            found = np.empty(count, FOUND)
             count = scanner(found)
         return found[:count]
 

@@ -139,10 +139,11 @@ class Snapshot:
         return found
 
     def scan(
-        self, database: str, first: bytes | None = None, last: bytes | None = None
+        self, database: str, first: bytes | None = None, last: bytes | None = None, *, counted: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        """All (key, payload) with first <= key <= last in key order."""
-        begun, unpack = first is None, records.unpack
+        """All (key, payload) with first <= key <= last in key order. Who knows how many there must be, and `counted`
+        them, needs no proof that there is none before the first."""
+        begun, unpack = counted or first is None, records.unpack
         for batch in self._batches(database, first, last):
             if not begun:
                 begun = True
