@@ -5,17 +5,34 @@ who wants to say so: the sync runs in a thread, while the writer goes on, and th
 rows are erased, asks for the outcome first. A process that dies in between has said nothing, and the next one
 overwrites the rows again.
 
-The thread shares the interpreter with the writer, who waits whenever the thread runs Python. So it runs hardly any: two
-queues, and between them one call. (With an executor and its futures a removal took a tenth of a millisecond longer.)
+The thread shares the interpreter with the writer, who waits whenever the thread runs Python. So it runs hardly any: a
+queue, one call, an event. Ctrl-C may end the writer's part anywhere: then rows count as not overwritten, and are
+overwritten again.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 
 Sync = Callable[[], None]
+
+
+class _Order:
+    """One sync, and what came of it."""
+
+    def __init__(self, sync: Sync) -> None:
+        self._sync = sync
+        self.over = threading.Event()
+        self.error: BaseException | None = None
+
+    def carry_out(self) -> None:
+        try:
+            self._sync()
+        except BaseException as error:
+            self.error = error
+        self.over.set()
 
 
 class Erasing:
@@ -26,8 +43,8 @@ class Erasing:
         self._on_the_way: set[bytes] = set()
         self._thread: threading.Thread | None = None
         """One that stays: starting a thread takes longer than waking it."""
-        self._asked: SimpleQueue[Sync | None] = SimpleQueue()
-        self._outcomes: SimpleQueue[BaseException | None] = SimpleQueue()
+        self._orders: SimpleQueue[_Order | None] = SimpleQueue()
+        self._last: _Order | None = None
 
     def begun(self, key: bytes) -> bool:
         """Whether the rows of a key are overwritten, whether or not the disk has it."""
@@ -41,40 +58,32 @@ class Erasing:
     def sync(self, keys: Iterable[bytes], sync: Sync) -> None:
         """Have the disk take what was overwritten; a disk error leaves it for later."""
         self.wait()
+        order = _Order(sync)
+        if self._has_thread():
+            self._orders.put(order)
+        else:
+            order.carry_out()
+        self._last = order
         self._on_the_way.update(keys)
-        self._asked.put(sync)
-        if self._thread is None:
-            thread = threading.Thread(
-                target=_serve, args=(self._asked, self._outcomes), name="dynfrsdb-erase", daemon=True
-            )
-            try:
-                thread.start()
-            except RuntimeError:  # there are too many threads, or the interpreter is about to end
-                self.wait()
-            else:
-                self._thread = thread
 
     def wait(self) -> None:
-        """Wait for the disk; what the thread has not come to is done here."""
-        if not self._on_the_way:
+        """Wait for the disk."""
+        order = self._last
+        if order is None:
             return
-        try:
-            sync = self._asked.get_nowait()
-        except Empty:
-            error = self._outcomes.get()
-        else:
-            error = _error_of(sync)
-        if error is None:
+        order.over.wait()
+        if order.error is None:
             self._synced |= self._on_the_way
         self._on_the_way.clear()
-        if error is not None and not isinstance(error, OSError):
-            raise error
+        self._last = None
+        if order.error is not None and not isinstance(order.error, OSError):
+            raise order.error
 
     def close(self) -> None:
         """Wait for the disk, and end the thread."""
         self.wait()
         if self._thread is not None:
-            self._asked.put(None)
+            self._orders.put(None)
             self._thread.join()
             self._thread = None
 
@@ -82,17 +91,19 @@ class Erasing:
         """These are no longer on `pending`."""
         self._synced.difference_update(keys)
 
+    def _has_thread(self) -> bool:
+        """Whether there is a thread to give orders to; starts it if it can be."""
+        if self._thread is None:
+            thread = threading.Thread(target=_serve, args=(self._orders,), name="dynfrsdb-erase", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # there are too many threads, or the interpreter is about to end
+                return False
+            self._thread = thread
+        return True
 
-def _serve(asked: SimpleQueue[Sync | None], outcomes: SimpleQueue[BaseException | None]) -> None:
-    """The thread: does what is asked for, one after the other, until it is told to end."""
-    while (sync := asked.get()) is not None:
-        outcomes.put(_error_of(sync))
 
-
-def _error_of(sync: Sync | None) -> BaseException | None:
-    if sync is not None:
-        try:
-            sync()
-        except BaseException as error:
-            return error
-    return None
+def _serve(orders: SimpleQueue[_Order | None]) -> None:
+    """The thread: carries out one order after the other, until it is told to end."""
+    while (order := orders.get()) is not None:
+        order.carry_out()
