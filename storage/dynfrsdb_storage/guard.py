@@ -201,8 +201,12 @@ class Guard:
     def free_list(self, known: Known) -> int:
         """The checksum of the list of free pages; raises Unsound if one of its own pages is bad."""
         check, waiting = 0, [known.free_root] if known.free_root != _NO_PAGE else []
+        seen = set[int]()
         while waiting:
             number = waiting.pop()
+            if number in seen:  # or a branch that leads back to itself would never come to an end
+                raise Unsound(f"page {number} has two places")
+            seen.add(number)
             page = self._page(number, known.last_page)
             check = zlib.crc32(page, check)
             for at, _, size, flags in records_of(page, number):
