@@ -246,6 +246,42 @@ class ChangedMyMind(Exception):
     """Rolls a transaction back."""
 
 
+@pytest.mark.parametrize(
+    ("at", "error", "seen"),
+    [
+        ("dynfrsdb_storage.Snapshot.roots", dynfrsdb.CorruptStore("the roots are damaged"), ChangedMyMind),
+        ("dynfrsdb_storage.Snapshot.roots", KeyboardInterrupt(), KeyboardInterrupt),
+        ("dynfrsdb.transaction.Transaction._roll_back", KeyboardInterrupt(), KeyboardInterrupt),
+    ],
+    ids=["damage", "interrupt", "interrupt before it"],
+)
+def test_a_roll_back_that_fails_gives_the_lock_back_and_keeps_nothing(
+    path: Path, monkeypatch: pytest.MonkeyPatch, at: str, error: BaseException, seen: type[BaseException]
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    with dynfrsdb.open(path, "w", settle=None) as db, dynfrsdb.open(path, "w", settle=None) as other:
+        before = answer(db)
+
+        def change_my_mind() -> None:
+            with monkeypatch.context() as patch, db.transaction() as txn:
+                txn.remove(range(60))
+                assert answer(txn) != before
+                patch.setattr(at, fail)
+                raise ChangedMyMind
+
+        with pytest.raises(seen):
+            change_my_mind()
+
+        assert answer(db) == before
+        other.remove([1], timeout=1)
+        db.remove([2], timeout=1)
+        assert answer(db) == answer(other)
+        assert living(db) == EVERYBODY - {1, 2}
+        assert db.check().problems == ()
+
+
 class Rival:
     """One of many that write at once; adds and removes people of its own, and gives up now and then."""
 
