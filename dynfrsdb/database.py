@@ -64,9 +64,9 @@ class Database(Duties):
         cache_bytes: int = CACHE_BYTES,
         _restoring: bool = False,
     ) -> None:
-        if mode not in ("r", "w"):
+        if not isinstance(mode, str) or mode not in ("r", "w"):
             raise InvalidInput(f"mode={mode!r} is not known; pass 'r' to read or 'w' to write")
-        if settle not in ("auto", None):
+        if settle is not None and (not isinstance(settle, str) or settle != "auto"):
             raise InvalidInput(f"settle={settle!r} is not known; pass 'auto' or None")
         if isinstance(cache_bytes, bool) or not isinstance(cache_bytes, int) or cache_bytes < 0:
             raise InvalidInput(f"cache_bytes={cache_bytes!r} is not a whole number of bytes")

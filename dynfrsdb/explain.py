@@ -83,6 +83,8 @@ class Explainer:
     def explain(self, X: npt.NDArray[np.float32], means: npt.NDArray[np.float64]) -> list[Explanation]:
         """Why the answers for the rows of X are `means`."""
         path = self._snapshot.generation.store
+        if not len(X):
+            return []  # nothing would be grown of a tag, for nobody
         self._asked = X
         with in_words(path):
             _, sizes, _ = self._snapshot.roots()

@@ -158,7 +158,7 @@ def subjects(subjects: Any, m: int) -> list[bytes] | None:
     _check_is_list(subjects, "subjects", "subject")
     given = _of_length(list(subjects), m, "subjects")
     with contextlib.suppress(UnicodeEncodeError):
-        if all(given) and set(map(type, given)) <= {str}:
+        if set(map(type, given)) <= {str} and all(given):
             return list(map(str.encode, given))
     return [b"" if subject is None else _subject(subject, row) for row, subject in enumerate(given)]
 

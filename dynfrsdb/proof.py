@@ -129,7 +129,11 @@ def verify_receipt(
     file: Path | str, store: Path | str | None = None, public_key: Path | str | None = None
 ) -> ReceiptReport:
     """Check a receipt in a file: by itself, against a public key (a PEM file), and against a store."""
-    return inspect(documents.read(Path(file)), store, public_key)
+    from dynfrsdb import inputs  # numpy comes with it, which nobody needs who only looks
+
+    places = {"store": store, "public_key": public_key}
+    given = {name: None if path is None else inputs.place(path, name) for name, path in places.items()}
+    return inspect(documents.read(inputs.place(file, "file")), **given)
 
 
 def inspect(text: bytes, store: Path | str | None = None, public_key: Path | str | None = None) -> ReceiptReport:

@@ -222,10 +222,18 @@ def _width(n_features: Any, names: tuple[str, ...] | None, X: Any) -> int:
     return _whole("the number of features in X", inputs.width(X), 1, MAX_FEATURES)
 
 
+def _several(values: Any, name: str) -> tuple[Any, ...]:
+    """What a caller lists."""
+    try:
+        return tuple(values)
+    except TypeError:
+        raise InvalidInput(f"{name} is of type {type(values).__name__}; pass a list") from None
+
+
 def _names(feature_names: Any) -> tuple[str, ...]:
     if isinstance(feature_names, (str, bytes)):
         raise InvalidInput(f"feature_names={feature_names!r} is one string; pass a list with one name per feature")
-    names = tuple(feature_names)
+    names = _several(feature_names, "feature_names")
     for place, name in enumerate(names):
         if not isinstance(name, str) or not name:
             raise InvalidInput(f"feature_names[{place}] is {name!r}; names are non-empty strings")
@@ -242,7 +250,7 @@ def _criterion(task: str, criterion: Any) -> str:
     allowed = _CRITERIA[task]
     if criterion is None:
         return allowed[0]
-    if criterion not in allowed:
+    if not isinstance(criterion, str) or criterion not in allowed:
         raise InvalidInput(f"criterion={criterion!r} is not for {task}; pass {_either(allowed)}")
     return str(criterion)
 
@@ -272,7 +280,8 @@ def _classes(task: str, classes: Any, y: Any) -> tuple[tuple[ClassLabel, ...], b
         raise InvalidInput("the classes are not known; pass classes= or samples with their y")
     if isinstance(classes, (str, bytes)):
         raise InvalidInput(f"classes={classes!r} is one string; pass a list of classes")
-    labels = tuple(_label(label) for label in (inputs.classes_in(y) if classes is None else classes))
+    given = inputs.classes_in(y) if classes is None else _several(classes, "classes")
+    labels = tuple(_label(label) for label in given)
     if not 1 <= len(labels) <= MAX_CLASSES:
         raise InvalidInput(f"there are {len(labels)} classes; a store takes 1 to {MAX_CLASSES}")
     if len(set(labels)) != len(labels):

@@ -47,7 +47,7 @@ def listed(snapshot: Snapshot) -> set[bytes]:
 
 def switch(store: Store, wanted: Any, timeout: float) -> Receipt:
     """Set a store's mode."""
-    if wanted not in MODES:
+    if not isinstance(wanted, str) or wanted not in MODES:
         raise InvalidInput(f"{wanted!r} is not a mode of suppression; pass 'off', 'refuse' or 'skip'")
     with store.write(timeout, "suppress") as session:
         turned_on = wanted != OFF and mode(session.state) == OFF

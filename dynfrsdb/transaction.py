@@ -121,13 +121,11 @@ class Transaction:
             if kind is None:
                 self._finish()
         except BaseException as failure:
-            self._roll_back()
-            self._leave(type(failure), failure, failure.__traceback__)
+            self._let_go(type(failure), failure, failure.__traceback__)
             raise
         else:
             # After a commit there is nothing to let go of; a transaction that only looked must not stay ahead.
-            self._roll_back()
-            self._leave(kind, error, trace)
+            self._let_go(kind, error, trace)
 
     def add(self, X: Any, y: Any, ids: Any = None, subjects: Any = None) -> npt.NDArray[np.uint64]:
         """Add samples; returns their ids, assigned in sequence if none are given.
@@ -411,6 +409,19 @@ class Transaction:
         if self._session is not None and self._db._view.changing:
             with self._db._gate.alone():
                 self._db._view.roll_back(self._session.snapshot)
+
+    def _let_go(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Roll back, and leave; interrupted, without a working set, because what is in it is nobody's."""
+        try:
+            self._roll_back()
+        except BaseException:
+            with self._db._gate.alone():
+                self._db._view.forget()
+            self._leave(kind, error, trace)
+            raise
+        self._leave(kind, error, trace)
 
     def _leave(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import numpy as np
 import numpy.typing as npt
 
-from dynfrsdb.errors import CorruptStore, EmptyForest
+from dynfrsdb.errors import CorruptStore, EmptyForest, Error
 from dynfrsdb.settings import Settings
 from dynfrsdb.shelf import Shelf, clear, edit_lists, growth_records, put_roots
 from dynfrsdb_engine.forest import BadRow, Damaged, Forest
@@ -174,12 +174,17 @@ class View:
             self.commit, self.place = snapshot.commit, snapshot.place
 
     def roll_back(self, snapshot: Snapshot) -> None:
-        """Let go of everything that a transaction changed in memory."""
+        """Let go of everything that a transaction changed in memory; if that cannot be done, of everything."""
         if self.changing:
-            self.forest.drop_changes()
-            self.forest.set_roots(*snapshot.roots())
-            self.changing = False
-            self._at(snapshot)
+            try:
+                self.forest.drop_changes()
+                self.forest.set_roots(*snapshot.roots())
+                self.changing = False
+                self._at(snapshot)
+            except BaseException as error:
+                self._start()
+                if not isinstance(error, Error):
+                    raise
 
     def write_to(self, session: WriteSession) -> None:
         """Put everything that changed in the working set into the session's next commit."""

@@ -274,7 +274,8 @@ class Resident:
     def shrink(self, budget: int) -> bool:
         """Keep what was used lately, if the working set is larger than `budget` bytes; returns whether it was.
 
-        Nothing may be waiting to be written.
+        The half that was used least lately goes, then the half of what is left, until the rest fits. Nothing may be
+        waiting to be written.
         """
         size = self.size
         self.track = size > budget // 2
@@ -283,8 +284,11 @@ class Resident:
         sample = np.zeros(1024, np.int64)
         uses = np.sort(sample[: sample_uses(self._working.address, sample)])
         mark_used(self._working.address)
-        oldest = int(uses[uses.size // 2]) if uses.size else 0
-        self._compact(oldest if uses.size and uses[0] < oldest else oldest + 1)
+        while self.size > budget and uses.size:
+            oldest = int(uses[uses.size // 2])
+            oldest += int(uses[0] == oldest)
+            self._compact(oldest)
+            uses = uses[uses >= oldest]
         if self.size > budget:
             self._compact(int(self.w.top[CLOCK]) + 1)
         return True

@@ -179,8 +179,15 @@ class Generation:
 
     def free_list(self, known: Known) -> int:
         """The checksum of LMDB's list of free pages."""
-        with self._guarded("the list of free pages"):
-            return self._guard.free_list(known)
+        with self._guarding:
+            try:
+                return self._guard.free_list(known, counting=not self.has_looked(known))
+            except Unsound as error:
+                raise CorruptStore(
+                    f"the list of free pages in '{self.store}' is damaged ({error}); nothing was changed. The store "
+                    f"can be read: make a copy with 'dynfrsdb backup --unrecorded {self.store} DEST' and put it in its "
+                    "place"
+                ) from error
 
     @contextmanager
     def _guarded(self, database: str) -> Iterator[None]:

@@ -56,6 +56,7 @@ _META = struct.Struct("<IIQQ48s48sQQ")
 _TREE = struct.Struct("<IHHQQQQQ")
 _NO_PAGE = 0xFFFFFFFFFFFFFFFF
 _WHOSE = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)
+_METAS = 2
 _FEWEST = {BRANCH: 2, LEAF: 1}
 """Records that a page of each kind has at least."""
 
@@ -73,6 +74,8 @@ class Tree(NamedTuple):
     long_pages: int
     """Pages of values that have pages of their own."""
     records: int
+    pages: int
+    """All pages."""
 
 
 @dataclass(eq=False)
@@ -83,6 +86,8 @@ class Known:
     last_page: int
     free_root: int
     main_root: int
+    own_pages: int
+    """Pages of meta, and of the two trees that hold free pages and databases."""
     trees: dict[bytes, Tree] | None = None
     branches: dict[int, Branch] = field(default_factory=dict)
     leaves: dict[int, tuple[bytes, bytes]] = field(default_factory=dict)
@@ -114,14 +119,14 @@ class Guard:
             if len(raw) == _META.size:
                 *_, free, main, last_page, found = _META.unpack(raw)
                 if found == transaction:
-                    return Known(transaction, last_page, _TREE.unpack(free)[7], _TREE.unpack(main)[7])
+                    own = [_TREE.unpack(free), _TREE.unpack(main)]
+                    pages = _METAS + sum(sum(tree[3:6]) for tree in own)
+                    return Known(transaction, last_page, own[0][7], own[1][7], pages)
         return None
 
     def tree(self, known: Known, database: str) -> Tree | None:
         """A database; None if there is none of this name, or nothing in it."""
-        if known.trees is None:
-            known.trees = self._trees(known)
-        tree = known.trees.get(database.encode())
+        tree = self._trees_of(known).get(database.encode())
         return None if tree is None or tree.root == _NO_PAGE else tree
 
     def look(self, known: Known, database: str, first: bytes, last: bytes | None) -> None:
@@ -198,11 +203,16 @@ class Guard:
         headers = (self._page(number, known.last_page, PAGE_HEADER) for number in level)
         return sum((HEADER.unpack(header)[3] - PAGE_HEADER) // 2 for header in headers), tree.records
 
-    def free_list(self, known: Known) -> int:
-        """The checksum of the list of free pages; raises Unsound if one of its own pages is bad."""
-        check, waiting = 0, [known.free_root] if known.free_root != _NO_PAGE else []
+    def free_list(self, known: Known, counting: bool = True) -> int:
+        """The checksum of the list of free pages; raises Unsound if one of its own pages is bad or, when `counting`, if
+        there cannot be as many pages as LMDB's meta page says."""
+        check = free = 0
+        waiting, seen = [known.free_root] if known.free_root != _NO_PAGE else [], set[int]()
         while waiting:
             number = waiting.pop()
+            if number in seen:  # or a branch that leads back to itself would never come to an end
+                raise Unsound(f"page {number} has two places")
+            seen.add(number)
             page = self._page(number, known.last_page)
             check = zlib.crc32(page, check)
             for at, _, size, flags in records_of(page, number):
@@ -211,8 +221,22 @@ class Guard:
                 elif flags & LONG_VALUE:
                     there = number_at(page, at)
                     self._look_at_long(known, number, there, size)
-                    check = zlib.crc32(os.pread(self._descriptor, PAGE_HEADER + size, there * PAGE_BYTES), check)
+                    value = os.pread(self._descriptor, PAGE_HEADER + size, there * PAGE_BYTES)
+                    check, free = zlib.crc32(value, check), free + number_at(value, PAGE_HEADER)
+                else:
+                    free += number_at(page, at)
+        if counting:
+            self._look_at_number(known, free)
         return check
+
+    def _look_at_number(self, known: Known, free: int) -> None:
+        """Refuse a last page that cannot be the last one, because each page is in use or free: LMDB would write its
+        next pages on some that are in use, or far behind them all."""
+        trees = self._trees_of(known).values()
+        there, needed = known.last_page + 1, known.own_pages + free + sum(tree.pages for tree in trees)
+        behind = there * PAGE_BYTES > os.fstat(self._descriptor).st_size
+        if needed > there or (needed < there and behind):
+            raise Unsound(f"there are {needed} pages, and not {there}")
 
     def _way_down(self, known: Known, tree: Tree, key: bytes, levels: int) -> tuple[int, Range]:
         """The page that a search for `key` comes to after so many levels, and its bounds; all above are looked at."""
@@ -263,16 +287,22 @@ class Guard:
                 raw = os.pread(descriptor, PAGE_HEADER, number * PAGE_BYTES) if number <= last_page else b""
                 headers[number] = _free_bytes(raw, number)
 
+    def _trees_of(self, known: Known) -> dict[bytes, Tree]:
+        """All sub-databases."""
+        if known.trees is None:
+            known.trees = self._trees(known)
+        return known.trees
+
     def _trees(self, known: Known) -> dict[bytes, Tree]:
-        """All sub-databases; they fit one page."""
+        """The same as they are on disk; they fit one page."""
         page = self._page(known.main_root, known.last_page)
         if not page[10] & LEAF:
             raise Unsound(f"page {known.main_root} is no leaf")
         trees = {}
         for at, key, size, flags in records_of(page, known.main_root):
             if flags & SUBTREE and size == _TREE.size:
-                _, _, depth, _, leaves, long_pages, records, root = _TREE.unpack_from(page, at)
-                trees[key] = Tree(root, depth, leaves, long_pages, records)
+                _, _, depth, branches, leaves, long_pages, records, root = _TREE.unpack_from(page, at)
+                trees[key] = Tree(root, depth, leaves, long_pages, records, branches + leaves + long_pages)
         return trees
 
     def _visit(self, known: Known, number: int, levels: int, wanted: Range, bounds: Range) -> None:

@@ -24,6 +24,7 @@ from tests.reliability import (
     test_linearisable,
     test_long_values,
     test_power_loss,
+    test_sync,
     test_vacuum,
 )
 
@@ -39,6 +40,8 @@ EFFORT = {
     "test_backup.py": (test_backup.COPIES, "backups while others write"),
     "test_two_writers.py": (1, "rounds of two writers"),
     "test_vacuum.py": (test_vacuum.RANDOM_KILLS, "kills in vacuums"),
+    "test_threads.py": (1, "rounds of threads"),
+    "test_sync.py": (test_sync.KILLS, "kills in syncs"),
 }
 """What each file tries in a round, besides its directed tests."""
 

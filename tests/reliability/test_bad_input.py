@@ -7,6 +7,7 @@ the set of ids that must be there.
 
 from __future__ import annotations
 
+import inspect
 import math
 import random
 import threading
@@ -219,6 +220,58 @@ def test_other_arguments_that_make_no_sense_are_refused(
     db: dynfrsdb.Database, call: Callable[[dynfrsdb.Database], Any]
 ) -> None:
     refusal(lambda: call(db))
+
+
+JUNK: list[Any] = [
+    None, True, -1, 3, 10**30, 1.5, NAN, INF, 1j, "", "x", "\ud800", "a\0b", b"x", [], [None], ["a"], {"a": 1},
+    object(), np.zeros((1, 4)), np.zeros(3), np.array("x"), "9999-99-99",
+]  # fmt: skip
+PLAUSIBLE: dict[str, Any] = {"X": ROW, "y": ["no"], "ids": [1], "n_features": 4}
+FLAGS = {"dry_run"}
+"""Whatever is true or false may be passed for them."""
+
+
+def face(db: dynfrsdb.Database) -> dict[str, Callable[..., Any]]:
+    """Everything that can be called, but for what ends the handle."""
+    functions = {name: getattr(dynfrsdb, name) for name in dynfrsdb.__all__}
+    methods = {name: getattr(db, name) for name in dir(db) if not name.startswith("_") and name != "close"}
+    return {name: act for name, act in {**functions, **methods}.items() if inspect.isroutine(act)}
+
+
+def with_junk(act: Callable[..., Any], place: Path) -> Iterator[dict[str, Any]]:
+    """Arguments for `act`, of which one is junk; the others, as far as it needs them, are plausible."""
+    there = [each for each in inspect.signature(act).parameters.values() if each.kind < each.VAR_KEYWORD]
+    needed = {each.name: PLAUSIBLE.get(each.name, str(place / "new")) for each in there if each.default is each.empty}
+    for each in there:
+        if each.name not in FLAGS and each.kind != each.VAR_POSITIONAL:
+            yield from ({**needed, each.name: bad} for bad in JUNK)
+
+
+def test_whatever_is_passed_to_whatever_there_is_raises_nothing_but_errors_of_ours(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What some junk happens to mean, is done; so this is a store of its own."""
+    monkeypatch.chdir(tmp_path)
+    with dynfrsdb.open(path) as original:
+        original.backup(tmp_path / "copy.forest")
+    calls, raw = 0, list[str]()
+    with dynfrsdb.open(tmp_path / "copy.forest", "w", settle=None) as db:
+        for name, act in face(db).items():
+            for given in with_junk(act, tmp_path):
+                calls += 1
+                try:
+                    act(**given)
+                except dynfrsdb.Error as error:
+                    if len(str(error)) < 15:
+                        raw.append(f"{name}({given}): {error!r}")
+                except Exception as error:
+                    raw.append(f"{name}({given}): {error!r}")
+
+        print(f"{calls} calls")
+        assert raw == []
+        assert calls > 1000
+        assert db.check().problems == ()
+        assert db.verify().differing == ()
 
 
 def test_a_handle_for_reading_changes_nothing(db: dynfrsdb.Database, path: Path) -> None:

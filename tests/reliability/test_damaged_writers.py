@@ -94,6 +94,29 @@ def test_a_damaged_free_list_is_refused_before_anything_is_overwritten(store: Wo
         assert copy.check()
 
 
+def test_a_last_page_that_cannot_be_the_last_is_refused_before_anything_is_written(
+    store: Wounded, store_dir: Path
+) -> None:
+    """LMDB would write its next pages on some that are in use; or make the file as long as it is told, up to 70 TB."""
+    at, size = store.newer * PAGE + 16 + 120, len(store.raw[DATA])
+    last = int.from_bytes(store.raw[DATA][at : at + 8], "little")
+    seen: Counter[str] = Counter()
+    for bit in range(64):
+        told = last ^ 1 << bit
+        path = copy_with(store, (DATA, at + bit // 8, 1 << bit % 8), store_dir / "people.forest")
+        before = (path / DATA).read_bytes()
+
+        outcome = write(path, sorted(store.live)[:5], [7001])
+
+        if told < last or told * PAGE >= size:
+            assert (outcome, (path / DATA).read_bytes() == before) == ("error", True), f"bit {bit}"
+        seen[outcome] += 1
+        shutil.rmtree(path)
+
+    assert seen["error"] > 40
+    assert set(seen) <= {"error", "done"}, "done is who was told of pages behind the last one that are in the file"
+
+
 def test_a_page_with_one_more_flag_is_not_written_on(store: Wounded, store_dir: Path) -> None:
     """LMDB would take it for a value of many pages and write its memory over whatever lies behind it."""
     going = sorted(store.live)[:40]

@@ -279,10 +279,29 @@ def test_what_was_used_least_lately_goes_first(large: Path, monkeypatch: pytest.
         everything = free._view.forest.size
     with dynfrsdb.open(large, cache_bytes=everything * 3 // 4) as db:
         spy = Spy(db, monkeypatch)
-        hot = ROWS[:5]
-        for start in range(5, 400, 5):
-            answer(db, ROWS[start : start + 5])
+        hot, again = ROWS[:1], 0
+        answer(db, hot)
+        for row in range(1, 400):
+            answer(db, ROWS[row : row + 1])
             spy.forget()
             answer(db, hot)
-            again = spy.read.total()
+            again += spy.read.total()
+        assert again == 0
+        answer(db, ROWS[1:2])
+        assert spy.read.total() > 0, "nothing had to go"
+
+
+def test_what_was_used_last_stays(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where half of the working set is more than the budget: then half of the rest goes, and not everything."""
+    with dynfrsdb.open(large) as free:
+        answer(free, ROWS)
+        everything = free._view.forest.size
+    with dynfrsdb.open(large, cache_bytes=everything * 3 // 4) as db:
+        spy, again = Spy(db, monkeypatch), 0
+        for start in range(5, 400, 5):
+            answer(db, ROWS[:5])
+            answer(db, ROWS[start : start + 5])
+            spy.forget()
+            answer(db, ROWS[start : start + 5])
+            again += spy.read.total()
         assert again == 0

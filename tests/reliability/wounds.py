@@ -114,19 +114,26 @@ def wounded(**settings: Any) -> Iterator[Wounded]:
 
 
 def anywhere(store: Wounded, dice: random.Random) -> Flip:
-    """A bit of either file; of data.mdb one that is in use."""
-    if dice.random() < 0.3:
+    """A bit of either file; of data.mdb one that is in use, or one that says how a leaf is built."""
+    where = dice.random()
+    if where < 0.3:
         return ROWS, dice.randrange(len(store.raw[ROWS])), 1 << dice.randrange(8)
+    if where < 0.5:
+        return _in_the_build_of(store, dice.choice(store.pages["leaf"]), dice)
     page = dice.choice(store.pages["leaf"] + store.pages["branch"])
     return DATA, page * PAGE + dice.randrange(PAGE), 1 << dice.randrange(8)
 
 
 def aimed(store: Wounded, dice: random.Random) -> Flip:
-    """A bit of a meta page, or one that says how a branch, free-list or leaf page is built."""
-    kind = dice.choice(["meta", "branch", "branch", "free", "leaf"])
+    """A bit of a meta page, or one that says how a branch or a free-list page is built."""
+    kind = dice.choice(["meta", "branch", "branch", "free"])
     if kind == "meta":
         return DATA, dice.randrange(2) * PAGE + dice.randrange(160), 1 << dice.randrange(8)
-    number = dice.choice(store.pages[kind])
+    return _in_the_build_of(store, dice.choice(store.pages[kind]), dice)
+
+
+def _in_the_build_of(store: Wounded, number: int, dice: random.Random) -> Flip:
+    """A bit of a page's header, of its offsets, or of what stands before a record."""
     page = store.raw[DATA][number * PAGE : (number + 1) * PAGE]
     nodes = offsets(page) if page[10] & 3 else []
     part = dice.random()

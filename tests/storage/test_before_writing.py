@@ -1,15 +1,21 @@
 """Whatever page a write transaction changes was looked at before."""
 
+import faulthandler
+import os
 import random
 from pathlib import Path
 
 import pytest
 
 from dynfrsdb_storage import Store, WriteSession, before_writing, layout
+from dynfrsdb_storage.errors import CorruptStore
 from dynfrsdb_storage.guard import Known
-from tests.storage.people import new_store
+from dynfrsdb_storage.treepages import records_of
+from tests.storage.people import in_child, new_store
 
 TREES, DEEPEST = 40, 9
+PATIENCE = 60
+"""Seconds after which what should have ended counts as hung."""
 
 
 def keys_of(draw: random.Random, count: int) -> list[bytes]:
@@ -56,3 +62,78 @@ def test_what_a_commit_changes_was_looked_at(tmp_path: Path, monkeypatch: pytest
             assert changed <= looked_at(known)
             judged += len(changed)
     assert judged > 1000
+
+
+def wither(session: WriteSession, draw: random.Random, live: list[bytes]) -> None:
+    """Delete runs of `live` nodes, here and there in few places, so that pages become nearly empty and are joined."""
+    for _ in range(draw.randint(1, 4)):
+        at = draw.randrange(8) * len(live) // 8 + draw.randrange(20)
+        run = live[at : at + draw.choice([1, 1, 3, 9, 40])]
+        for key in run:
+            session.delete("nodes", key)
+        del live[at : at + len(run)]
+
+
+@pytest.mark.parametrize("few", [0, 20, 1000], ids=["whole branches", "both", "step by step"])
+def test_what_one_process_has_looked_at_is_enough_for_its_next_commits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    """What was a neighbour's neighbour in one commit may be joined with in the next."""
+    monkeypatch.setattr(before_writing, "_FEW", few)
+    draw = random.Random(few)
+    path = new_store(tmp_path / "people.forest")
+    live = sorted(set(keys_of(draw, 6000)))
+    with Store.open(path, writable=True) as store, store.write() as session:
+        session.put_many("nodes", [(key, bytes(draw.choice([20, 60, 400, 1500]))) for key in live])
+        session.commit()
+        pages = len(pages_of(session))
+    looked, ours, judged = set[int](), set[int](), 0
+    with Store.open(path, writable=True) as store:
+        while len(live) > 100:
+            with store.write() as session:
+                before, known = pages_of(session), session.snapshot._known
+                wither(session, draw, live)
+                session.commit()
+                after = pages_of(session)
+            looked |= looked_at(known)
+            changed = before - after - ours  # pages that this process has made are sound
+            assert changed <= looked
+            judged += len(changed)
+            ours |= after - before
+    assert judged > pages * 9 // 10, "the others are there still"
+
+
+def test_keys_of_a_branch_that_lead_back_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who goes on from where a child ends would otherwise come by the same children for ever."""
+    monkeypatch.setattr(before_writing, "_FEW", 1000)
+    path = new_store(tmp_path / "people.forest")
+    with Store.open(path, writable=True) as store:
+        with store.write() as session:
+            change(session, random.Random(1), 600, 0)
+            session.commit()
+        with store.snapshot() as snapshot:
+            guard, known = snapshot.generation._guard, snapshot._known
+            tree = guard.tree(known, "nodes")
+            assert tree is not None
+            assert tree.depth == 2
+            number, page = tree.root, guard._page(tree.root, known.last_page)
+    nodes = [value - len(key) - 8 for value, key, _, _ in records_of(page, number)]
+
+    def look() -> None:
+        faulthandler.dump_traceback_later(PATIENCE, exit=True)
+        refused = []
+        for at in nodes[2:]:
+            with open(path / "gen-0001/data.mdb", "r+b", buffering=0) as file:
+                os.pwrite(file.fileno(), bytes(4), number * layout.PAGE_BYTES + at + 8)
+            with Store.open(path, writable=True) as store, store.snapshot() as snapshot:
+                try:
+                    snapshot.look_before_writing({"nodes": ([], [(b"", b"\xff" * 12)])})
+                except CorruptStore as error:
+                    refused.append(str(error))
+            with open(path / "gen-0001/data.mdb", "r+b", buffering=0) as file:
+                os.pwrite(file.fileno(), page, number * layout.PAGE_BYTES)
+        assert all(f"the keys of page {number} do not ascend" in words for words in refused)
+        assert len(refused) > len(nodes) // 4
+
+    assert len(nodes) > 10
+    assert in_child(look) == 0

@@ -1,5 +1,6 @@
 """Pages are looked at for every snapshot, however old, in handles that write as in those that read."""
 
+import faulthandler
 import itertools
 import os
 from pathlib import Path
@@ -8,9 +9,11 @@ import pytest
 
 from dynfrsdb_storage import Snapshot, Store, guard, layout
 from dynfrsdb_storage.errors import CorruptStore
-from tests.storage.people import add, living, new_store, remove
+from tests.storage.people import add, in_child, living, new_store, remove
 
 BRANCH, LEAF = 1, 2
+PATIENCE = 60
+"""Seconds after which what should have ended counts as hung."""
 LONG = bytes(3 * layout.PAGE_BYTES - layout.PAGE_HEADER - layout.CHECKSUM_BYTES)
 """A value that fills three pages of its own."""
 
@@ -70,6 +73,29 @@ def test_the_free_list_is_noted_by_each_commit_and_held_against_it(tmp_path: Pat
                 remove(store, [100])
             os.pwrite(file.fileno(), before, at)
         remove(store, [100])
+
+
+def test_a_free_list_that_leads_back_to_itself_comes_to_an_end(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "people.forest", people=2000)
+    with Store.open(path, writable=True) as store, store.snapshot():  # which lets the list grow
+        for i in range(120):
+            remove(store, [i])
+    with Store.open(path, writable=False) as store, store.snapshot() as snapshot:
+        root = snapshot._known.free_root
+    assert read_kind(path, root) == BRANCH
+    with open(path / "gen-0001/data.mdb", "r+b", buffering=0) as file:
+        at = root * layout.PAGE_BYTES
+        first = int.from_bytes(os.pread(file.fileno(), 2, at + layout.PAGE_HEADER), "little")
+        os.pwrite(file.fileno(), root.to_bytes(6, "little"), at + first)
+
+    def write() -> None:
+        faulthandler.dump_traceback_later(PATIENCE, exit=True)
+        with Store.open(path, writable=True) as store:
+            with pytest.raises(CorruptStore, match=rf"the list of free pages.* \(page {root} has two places\)"):
+                remove(store, [200])
+            assert 200 in living(store)
+
+    assert in_child(write) == 0
 
 
 def test_pages_that_come_from_the_disk_are_asked_for_before_they_are_read(
