@@ -239,11 +239,13 @@ class Generation:
 
     def keep_allocated(self, end: int) -> None:
         """See to it that some 64 MB behind `end`, where the last page of data.mdb ends, belong to it, and that the file
-        reaches some way behind that page. Asks the disk only when that may not be so any more."""
+        reaches some way behind that page. Asks the disk only when that may not be so any more; a full one again with
+        the next commit, because it may have room then."""
         if end + layout.TAIL_BYTES // 2 > self._length:
             self._length = lengthen(self.directory / layout.DATA_FILE, end)
-        if end + layout.KEEP_ALLOCATED // 2 > self._allocated_to:
-            keep_allocated(self.directory / layout.DATA_FILE, end, layout.KEEP_ALLOCATED)
+        if end + layout.KEEP_ALLOCATED // 2 > self._allocated_to and keep_allocated(
+            self.directory / layout.DATA_FILE, end, layout.KEEP_ALLOCATED
+        ):
             self._allocated_to = end + layout.KEEP_ALLOCATED
 
     def make_writable(self) -> None:
