@@ -147,7 +147,8 @@ class Generation:
     def look_for(self, known: Known, database: str, keys: Keys) -> None:
         """Before somebody gets values: raise if the length of a long one is damaged, or a branch on the way. Where none
         is long, a handle that writes looks at nothing: a short value cannot lead out of its page."""
-        if self.writable and known.trees is not None and not self._guard.has_long(known, database):
+        trees = known.trees
+        if self.writable and trees is not None and not ((tree := trees.get(database.encode())) and tree.long_pages):
             return
         with self._guarded(database):
             if not self.writable or self._guard.has_long(known, database):
@@ -354,6 +355,7 @@ class Generation:
         with self._guarding:
             known = self._known.get(transaction) or self._guard.begin(transaction)
             if known is not None:
+                known.doubt()
                 self._known[transaction] = self._newest_known = known
             return known
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 Range = tuple[bytes, bytes | None]
 _NOWHERE: tuple[list[bytes], list[Range]] = [], []
-_TRUSTED = 60.0
+TRUSTED = 60.0
 """Seconds after which everything is looked at again."""
 
 
@@ -28,7 +28,7 @@ class Looked:
 
     def is_at(self, transaction: int) -> bool:
         """Whether what was looked at still holds in a transaction of LMDB's."""
-        return transaction == self._transaction and time.monotonic() < self._since + _TRUSTED
+        return transaction == self._transaction and time.monotonic() < self._since + TRUSTED
 
     def begin(self, transaction: int) -> None:
         """Go on, or start over if somebody else has committed or too much time has passed."""
