@@ -147,7 +147,8 @@ class Generation:
     def look_for(self, known: Known, database: str, keys: Keys) -> None:
         """Before somebody gets values: raise if the length of a long one is damaged, or a branch on the way. Where none
         is long, a handle that writes looks at nothing: a short value cannot lead out of its page."""
-        if self.writable and known.trees is not None and not self._guard.has_long(known, database):
+        trees = known.trees
+        if self.writable and trees is not None and not ((tree := trees.get(database.encode())) and tree.long_pages):
             return
         with self._guarded(database):
             if not self.writable or self._guard.has_long(known, database):
@@ -239,11 +240,13 @@ class Generation:
 
     def keep_allocated(self, end: int) -> None:
         """See to it that some 64 MB behind `end`, where the last page of data.mdb ends, belong to it, and that the file
-        reaches some way behind that page. Asks the disk only when that may not be so any more."""
+        reaches some way behind that page. Asks the disk only when that may not be so any more; a full one again with
+        the next commit, because it may have room then."""
         if end + layout.TAIL_BYTES // 2 > self._length:
             self._length = lengthen(self.directory / layout.DATA_FILE, end)
-        if end + layout.KEEP_ALLOCATED // 2 > self._allocated_to:
-            keep_allocated(self.directory / layout.DATA_FILE, end, layout.KEEP_ALLOCATED)
+        if end + layout.KEEP_ALLOCATED // 2 > self._allocated_to and keep_allocated(
+            self.directory / layout.DATA_FILE, end, layout.KEEP_ALLOCATED
+        ):
             self._allocated_to = end + layout.KEEP_ALLOCATED
 
     def make_writable(self) -> None:
@@ -352,6 +355,7 @@ class Generation:
         with self._guarding:
             known = self._known.get(transaction) or self._guard.begin(transaction)
             if known is not None:
+                known.doubt()
                 self._known[transaction] = self._newest_known = known
             return known
 

@@ -19,7 +19,7 @@ that a key is not there, all pages on the way are read as plain bytes and held a
 
 The way starts at the meta page of the snapshot's own transaction, which is read when the snapshot begins: LMDB keeps
 the last two only. What was looked at is remembered for as long as a snapshot of that transaction is open, and for the
-newest one.
+newest one; for snapshots that begin, a minute at most.
 
 What a write transaction needs beside that is in before_writing.py.
 """
@@ -27,6 +27,7 @@ What a write transaction needs beside that is in before_writing.py.
 import os
 import resource
 import struct
+import time
 import zlib
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
@@ -34,6 +35,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dynfrsdb_storage import looked
 from dynfrsdb_storage.layout import PAGE_BYTES, PAGE_HEADER
 from dynfrsdb_storage.looked import Range
 from dynfrsdb_storage.treepages import (
@@ -100,6 +102,14 @@ class Known:
     """Whether pages were seen to come from the disk and not from memory."""
     kept: dict[str, Any] = field(default_factory=dict)
     """What snapshots of this transaction found out, for each other."""
+    since: float = field(default_factory=time.monotonic)
+
+    def doubt(self) -> None:
+        """Believe nothing for long: forget what was looked at more than a minute ago."""
+        if time.monotonic() >= self.since + looked.TRUSTED:
+            self.since, self.trees = time.monotonic(), None
+            for pages in (self.branches, self.leaves, self.pages, self.headers):
+                pages.clear()
 
 
 class Guard:
@@ -289,9 +299,10 @@ class Guard:
 
     def _trees_of(self, known: Known) -> dict[bytes, Tree]:
         """All sub-databases."""
-        if known.trees is None:
-            known.trees = self._trees(known)
-        return known.trees
+        trees = known.trees
+        if trees is None:
+            trees = known.trees = self._trees(known)
+        return trees
 
     def _trees(self, known: Known) -> dict[bytes, Tree]:
         """The same as they are on disk; they fit one page."""

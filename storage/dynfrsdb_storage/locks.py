@@ -40,6 +40,8 @@ _BODY = '{"acknowledged": %d, "free_at": %d, "free_list": %d, "host": %s, "pid":
 """A holder as JSON, its texts as JSON already: LOCK is written three times with every commit."""
 _POLL = 0.0005
 _POLL_MOST = 0.01
+_CHANGING_HANDS = 0.1
+"""Seconds for which who is refused waits to hear by whom: one holder has left, and the next has not signed yet."""
 _held: set[int] = set()
 _noting = threading.RLock()
 """Held while lock files are opened or closed and `_held` does not tell the truth: a fork by another thread waits for
@@ -259,7 +261,10 @@ def _plain(text: str) -> str:
 
 
 def _refusal(store: Path) -> Locked:
-    holder = read_holder(store)
+    holder, until = read_holder(store), time.monotonic() + _CHANGING_HANDS
+    while not holder.pid and time.monotonic() < until:
+        time.sleep(_POLL)
+        holder = read_holder(store)
     if not holder.pid:
         return Locked(f"'{store}' is being written by another process; try again or pass timeout=")
     seconds = max(0, round(time.time() - holder.since))

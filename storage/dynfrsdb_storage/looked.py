@@ -18,7 +18,7 @@ Bounds = tuple[list[bytes], list[bytes]]
 _NOWHERE: Bounds = [], []
 _BEHIND_ALL = b"\xff" * 64
 """Behind every key of ours: the end of a range that has none."""
-_TRUSTED = 60.0
+TRUSTED = 60.0
 """Seconds after which everything is looked at again."""
 
 
@@ -32,7 +32,7 @@ class Looked:
 
     def is_at(self, transaction: int) -> bool:
         """Whether what was looked at still holds in a transaction of LMDB's."""
-        return transaction == self._transaction and time.monotonic() < self._since + _TRUSTED
+        return transaction == self._transaction and time.monotonic() < self._since + TRUSTED
 
     def begin(self, transaction: int) -> None:
         """Go on, or start over if somebody else has committed or too much time has passed."""

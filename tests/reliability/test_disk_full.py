@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,24 @@ def test_a_process_that_opens_the_store_on_a_full_disk_can_remove(disk: Path) ->
         db.remove([1, 2, 3])
 
         assert living(db) == set(range(4, PEOPLE))
+        assert not db.check().problems
+
+
+def test_space_is_kept_again_when_there_is_room_again(disk: Path) -> None:
+    """Whoever opened the store on a full disk, and lives to see it full once more, can still remove."""
+    path = new_store(disk / "people.forest")
+    fill_up(disk)
+    with dynfrsdb.open(path, "w", settle=None) as db:
+        with suppress(dynfrsdb.StoreFull):  # nobody had kept any space yet
+            db.remove([0])
+        make_room(disk)
+        db.remove([1])
+        fill_up(disk)
+
+        for id in range(2, 30):
+            db.remove([id])
+
+        assert living(db) | {0} == set(range(PEOPLE)) - set(range(1, 30)) | {0}
         assert not db.check().problems
 
 

@@ -212,6 +212,14 @@ def work_for_ever(path: Path, live: set[int], seed: int, tell: Tell) -> None:
         worker.step()
 
 
+def hear_of_a_receipt(child: Child, story: Story) -> None:
+    """Listen to a worker until it has a receipt for something."""
+    for said in child.rest():
+        story.hear(said)
+        if "done" in said:
+            return
+
+
 def test_deaths_at_random_moments_lose_nothing(store_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One store goes through all of them, with the same readers, so damage could also add up."""
     monkeypatch.setattr("dynfrsdb.database.SMALL", 20)  # larger tags are left to readers and to the settling thread
@@ -224,6 +232,8 @@ def test_deaths_at_random_moments_lose_nothing(store_dir: Path, monkeypatch: pyt
             with Child(partial(work_for_ever, path, set(story.live), dice.getrandbits(32))) as child:
                 if dice.random() < 0.9:
                     assert child.hear() == {"ready": 1}
+                if dice.random() < 0.5:
+                    hear_of_a_receipt(child, story)  # however slow this machine is
                 time.sleep(dice.uniform(0, 0.25))
                 child.kill()
                 for said in child.rest():

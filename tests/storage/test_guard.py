@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dynfrsdb_storage import Snapshot, Store, guard, layout
+from dynfrsdb_storage import Snapshot, Store, guard, layout, looked
 from dynfrsdb_storage.errors import CorruptStore
 from tests.storage.people import add, in_child, living, new_store, remove
 
@@ -43,6 +43,20 @@ def test_a_page_that_lost_a_record_is_noticed_by_any_handle(tmp_path: Path, writ
             list(snapshot.scan("samples"))
         with pytest.raises(CorruptStore, match="has lost records"):
             snapshot.get("samples", [layout.id_key(19)])
+
+
+def test_a_page_that_is_damaged_while_a_reader_lives_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody may commit for months, and pages are read from the disk again."""
+    with Store.open(new_store(tmp_path / "people.forest"), writable=False) as store:
+        assert living(store) == set(range(20))
+        with store.snapshot() as snapshot:
+            lose_last_record(store, root_of(snapshot, "samples"))
+
+        monkeypatch.setattr(looked, "TRUSTED", 0.0)
+        with pytest.raises(CorruptStore, match="has lost records"):
+            living(store)
 
 
 def test_a_page_of_an_old_snapshot_is_still_looked_at(tmp_path: Path) -> None:

@@ -1,15 +1,17 @@
 """Locks: one writer at a time, and locks that die with their process, not with its children."""
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from dynfrsdb_storage import Store
+from dynfrsdb_storage import Store, locks
 from dynfrsdb_storage.errors import ClosedStore, Locked
 from dynfrsdb_storage.locks import Lease, WriterLock, read_holder
 from tests.storage.people import add, in_child, living, new_store, problems, put_people, python_path
@@ -42,6 +44,23 @@ def test_the_lock_says_who_holds_it_and_what_was_acknowledged(path: Path) -> Non
     assert (holder.pid, holder.acknowledged, holder.purpose) == (os.getpid(), 7, "a 'quoted' purpose")
     assert (read_holder(path).pid, read_holder(path).acknowledged) == (0, 7)
     assert (path / "LOCK").stat().st_size == 512
+
+
+def test_who_is_refused_while_the_lock_changes_hands_is_told_who_got_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one whose turn it is has not signed yet."""
+    monkeypatch.setattr(locks, "_CHANGING_HANDS", 60.0)  # however slow this machine is
+    turn = os.open(path / "CURRENT", os.O_RDONLY)
+    fcntl.flock(turn, fcntl.LOCK_EX)
+    signs = threading.Timer(0.02, (path / "LOCK").write_bytes, [locks._block(locks.Holder(pid=4711, host="a"))])
+    signs.start()
+
+    with pytest.raises(Locked, match=r"is being written by process 4711 on 'a' \(since \d+ s"):
+        WriterLock.acquire(path, 0, "refused")
+
+    signs.join()
+    os.close(turn)
 
 
 def test_a_long_purpose_keeps_the_block_in_its_size(path: Path) -> None:

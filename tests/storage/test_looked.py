@@ -52,7 +52,7 @@ def test_what_was_looked_at_holds_after_commits_of_this_process_only(seen: Looke
 
 
 def test_nothing_is_believed_for_long(seen: Looked, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(looked, "_TRUSTED", 0.0)
+    monkeypatch.setattr(looked, "TRUSTED", 0.0)
 
     seen.begin(7)
 
