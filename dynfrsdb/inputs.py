@@ -139,7 +139,8 @@ def ids(ids: Any, m: int | None = None) -> npt.NDArray[np.uint64]:
     """Sample ids, one per sample if `m` says how many; a single whole number counts as a list of one."""
     if isinstance(ids, (int, np.integer)) and not isinstance(ids, bool):
         ids = [ids]
-    _check_is_list(ids, "ids", "id", ordered=m is not None)
+    if type(ids) is not list:
+        _check_is_list(ids, "ids", "id", ordered=m is not None)
     numeric = _of_length(_whole_numbers(ids), m, "ids")
     if len(numeric) > 1:
         _check_distinct(numeric)
@@ -352,7 +353,7 @@ def _refuse_label(labels: list[Any], index: Mapping[Any, int]) -> NoReturn:
 
 
 def _whole_numbers(ids: Any) -> npt.NDArray[np.uint64]:
-    if hasattr(ids, "__array__"):
+    if type(ids) is not list and hasattr(ids, "__array__"):
         given: npt.NDArray[Any] = np.asarray(ids)
         if given.ndim > 1:
             _refuse_depth("ids", given.ndim, "id")

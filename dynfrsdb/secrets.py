@@ -33,6 +33,7 @@ class Secrets:
 
     def __init__(self, settings: Settings) -> None:
         self._keys = {purpose: settings.secret(purpose) for purpose in _PURPOSES}
+        self._samples = blake2b(key=self._keys[b"samples"], digest_size=HASH_BYTES)
 
     def _hash(self, purpose: bytes, data: bytes) -> bytes:
         return blake2b(data, key=self._keys[purpose], digest_size=HASH_BYTES).digest()
@@ -55,12 +56,18 @@ class Secrets:
 
     def samples(self, ids: npt.NDArray[np.uint64], y: npt.NDArray[np.int64], X: npt.NDArray[np.float32]) -> int:
         """The part of the sample-set digest that these samples contribute."""
-        columns = ids.astype("<u8")[:, None], y.astype("<i8")[:, None], np.ascontiguousarray(X, "<f4")
-        rows = np.concatenate([column.view("<u4") for column in columns], axis=1)
-        data, width = rows.tobytes(), 4 * rows.shape[1]
-        keyed, sum_of = blake2b(key=self._keys[b"samples"], digest_size=HASH_BYTES), 0
+        data, width, sum_of = _lines(ids, y, X), 16 + 4 * X.shape[1], 0
         for start in range(0, len(data), width):
-            row = keyed.copy()
+            row = self._samples.copy()
             row.update(data[start : start + width])
             sum_of += int.from_bytes(row.digest(), "little")
         return sum_of % MODULUS
+
+
+def _lines(ids: npt.NDArray[np.uint64], y: npt.NDArray[np.int64], X: npt.NDArray[np.float32]) -> bytes:
+    """Samples as bytes, one behind the other: id, target, features."""
+    if len(ids) == 1:  # as most transactions have it: no arrays, each of which costs as much as the hash
+        number, target = int(ids[0]).to_bytes(8, "little"), int(y[0]).to_bytes(8, "little", signed=True)
+        return number + target + X.astype("<f4", copy=False).tobytes()
+    columns = ids.astype("<u8")[:, None], y.astype("<i8")[:, None], np.ascontiguousarray(X, "<f4")
+    return np.concatenate([column.view("<u4") for column in columns], axis=1).tobytes()

@@ -57,10 +57,17 @@ class Live:
 
 @dataclass
 class Wanted:
-    """Slots of samples that must come or go before the forest can be looked at."""
+    """Samples that must go, and slots of those that must come, before the forest can be looked at."""
 
-    gone: dict[int, None] = field(default_factory=dict)
+    gone: list[Samples] = field(default_factory=list)
     come: dict[int, None] = field(default_factory=dict)
+
+
+def together(changes: list[Samples]) -> Samples | None:
+    """The samples of several calls as those of one."""
+    if len(changes) < 2:
+        return changes[0] if changes else None
+    return Samples(*(np.concatenate(columns) for columns in zip(*changes, strict=True)))
 
 
 class Transaction:
@@ -159,7 +166,7 @@ class Transaction:
         self._ids.extend(chosen.tolist())
         session.state["next_id"] = max(session.state["next_id"], min(int(chosen.max()) + 1, inputs.LAST_ID))
         self._samples_digest = (self._samples_digest + self._db._secrets.samples(chosen, targets, rows)) % MODULUS
-        self._count(len(rows), int(np.abs(targets).sum()))
+        self._count(len(rows), targets)
         return chosen
 
     def remove(self, ids: Any) -> int:
@@ -175,7 +182,9 @@ class Transaction:
                 confirm_index(self._open().snapshot)
                 raise SampleNotFound(f"sample {id} is not in '{self._db.path}'")
         mine = {id: live for id, live in found.items() if live is not None}
-        self._refuse_held({live.subject for live in mine.values() if live.subject})
+        subjects = {live.subject for live in mine.values() if live.subject}
+        if subjects:
+            self._refuse_held(subjects)
         self._take_away(mine)
         return len(numbers)
 
@@ -261,20 +270,26 @@ class Transaction:
         ids = np.array(list(found), np.uint64)
         with in_words(self._db.path):
             X, y = read_rows(session.snapshot, slots, ids, self._db._settings.n_features)
+        self._wanted.gone.append(self._known_to_trees(Samples(ids, X, y, slots, np.full(slots.size, -1, np.int8))))
         for id, live in found.items():
             session.delete("samples", layout.id_key(id))
             if live.subject:
                 session.delete("subjects", layout.subject_key(live.subject, id))
-            if live.slot in self._wanted.come:
-                del self._wanted.come[live.slot]
-            else:
-                self._wanted.gone[live.slot] = None
+            self._wanted.come.pop(live.slot, None)
             self._changed[id] = None
             self._removed_hashes.append(self._db._secrets.id(id))
         session.release(slots)
         self._removed += len(found)
         self._samples_digest = (self._samples_digest - self._db._secrets.samples(ids, y, X)) % MODULUS
-        self._count(-len(found), -int(np.abs(y).sum()))
+        self._count(-len(found), y)
+
+    def _known_to_trees(self, gone: Samples) -> Samples:
+        """Those of these samples that do not still wait to come."""
+        come = self._wanted.come
+        if not come:
+            return gone
+        known = np.array([slot not in come for slot in gone.slots.tolist()], bool)
+        return Samples(*(column[known] for column in gone))
 
     def _assign(self, count: int) -> npt.NDArray[np.uint64]:
         first = int(self._open().state["next_id"])
@@ -297,11 +312,13 @@ class Transaction:
                     f"row {row}: sample {id} is already in '{self._db.path}'; remove it first or choose another id"
                 )
 
-    def _count(self, samples: int, targets: int) -> None:
+    def _count(self, samples: int, targets: npt.NDArray[np.int64]) -> None:
+        """Note that there are so many samples more, with these targets, or less."""
         state = self._open().state
         state["samples"] += samples
         if self._db._settings.n_classes == 0:
-            state["targets"] += targets
+            sum_of = int(np.abs(targets).sum())
+            state["targets"] += sum_of if samples > 0 else -sum_of
 
     # What becomes of it
 
@@ -309,15 +326,18 @@ class Transaction:
         """Bring the forest in memory up to date with what is wanted so far."""
         wanted, self._wanted = self._wanted, Wanted()
         session, view = self._open(), self._db._view
-        slots = np.array([*wanted.gone, *wanted.come], np.uint32)
-        sign = np.array([-1] * len(wanted.gone) + [1] * len(wanted.come), np.int8)
         with view.within(
             session.snapshot
         ) as forest:  # also if nothing changes: the commit is noted on top of this snapshot
-            if not slots.size:
+            changes = wanted.gone
+            if wanted.come:
+                slots = np.array(list(wanted.come), np.uint32)
+                X, y, ids = gathered_rows(session.snapshot, slots, self._db._settings.n_features)
+                changes.append(Samples(ids, X, y, slots, np.ones(slots.size, np.int8)))
+            samples = together(changes)
+            if samples is None or not samples.ids.size:
                 return
-            X, y, ids = gathered_rows(session.snapshot, slots, self._db._settings.n_features)
-            effect = forest.change(Samples(ids, X, y, slots, sign), session.number)
+            effect = forest.change(samples, session.number)
         before = self._effect
         self._effect = Effect(
             max(before.trees, effect.trees),

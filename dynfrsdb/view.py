@@ -66,7 +66,7 @@ def read_rows(
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
     """Features and targets of samples, each checked against its hash and its id."""
     X, y, found = gathered_rows(snapshot, slots, n_features)
-    if not np.array_equal(found, ids):
+    if found.tobytes() != ids.tobytes():
         raise BadRow(int(slots[np.flatnonzero(found != ids)[0]]))
     return X, y
 

@@ -28,6 +28,7 @@ import numpy.typing as npt
 
 from dynfrsdb_engine.collect import Ops, all_below, void
 from dynfrsdb_engine.grow import LEFT, RIGHT
+from dynfrsdb_engine.hashing import spread
 from dynfrsdb_engine.kernel import Record, inlined, inner, kernel
 from dynfrsdb_engine.lists import (
     MISPLACED,
@@ -86,8 +87,8 @@ NOW, THEN, TURN, AT, WAITING, VISITED, VOIDED, RESPLIT = range(8)
 that wait; nodes visited, nodes voided, nodes whose best split is another."""
 FILL = 8
 GONE, COME = np.int64(-1), np.int64(1)
-SOON, LATER = 3, 6
-"""How many items ahead statistics and points are asked for."""
+SOON = 3
+"""How many items ahead statistics are asked for. Points are asked for a level ahead."""
 
 
 @inner
@@ -240,6 +241,7 @@ def push_child(
     item.point = w.points[parent.point].child + right
     item.tree, item.task, item.need = parent.tree, VISIT, 0
     fill[THEN] += 1
+    bring_row(w.points, item.point)
 
 
 @inner
@@ -303,22 +305,29 @@ def do_item(
 
 
 @inner
-def look_ahead(w: Working, now: npt.NDArray[np.void], at: int, end: int) -> None:
-    """Ask for what the items behind `at` will need."""
-    if at + LATER < end:
-        bring_row(w.points, now[at + LATER].point)
-    if at + SOON < end:
-        owner = np.int64(w.points[now[at + SOON].point].owner)
-        if owner >= 0:
-            bring_row(w.nodes, owner)
-            bring_row(w.stats.head, owner)
-            bring_row(w.stats.totals, owner)
-            bring_row(w.stats.cand, owner)
-            bring_row(w.stats.cuts, owner)
-            bring_row(w.stats.counts, owner)
-        elif owner < NOBODY:
-            bring_row(w.buckets, -2 - owner)
-            bring_row(w.slots, -2 - owner)
+def bring_item(w: Working, item: Record) -> None:
+    """Ask for what an item will need."""
+    owner = np.int64(w.points[item.point].owner)
+    if owner >= 0:
+        bring_row(w.nodes, owner)
+        bring_row(w.stats.head, owner)
+        bring_row(w.stats.totals, owner)
+        bring_row(w.stats.cand, owner)
+        bring_row(w.stats.cuts, owner)
+        bring_row(w.stats.counts, owner)
+    elif owner < NOBODY:
+        bring_row(w.buckets, -2 - owner)
+        bring_row(w.slots, -2 - owner)
+
+
+@inner
+def look_ahead(w: Working, now: npt.NDArray[np.void], then: npt.NDArray[np.void], fill: npt.NDArray[np.int64]) -> None:
+    """Ask for what the item that is `SOON` further will need, on this level or on the next."""
+    at = fill[AT] + SOON
+    if at < fill[NOW]:
+        bring_item(w, now[at])
+    elif at - fill[NOW] < fill[THEN]:
+        bring_item(w, then[at - fill[NOW]])
 
 
 @kernel
@@ -345,7 +354,7 @@ def change(
         if fill[TURN]:
             then, now = queues
         while fill[AT] < fill[NOW]:
-            look_ahead(w, now, fill[AT], fill[NOW])
+            look_ahead(w, now, then, fill)
             item = now[fill[AT]]
             status = do_item(spec, w, rows, ops, item, stamp, bench, then, fill)
             if status == WAIT:
@@ -358,11 +367,17 @@ def change(
 
 
 @kernel
-def start_items(starts: npt.NDArray[np.int64], now: npt.NDArray[np.void], fill: npt.NDArray[np.int64]) -> None:
-    """Begin with the root of every tree that changes.
-
-    Tree t changes by ops starts[t] .. starts[t + 1] of the order.
-    """
+def start_items(
+    spec_address: Address[Spec],
+    ids: npt.NDArray[np.uint64],
+    order: npt.NDArray[np.int32],
+    now: npt.NDArray[np.void],
+    fill: npt.NDArray[np.int64],
+) -> None:
+    """Sort the samples `ids` into their trees (`Ops.order`), and begin with the root of every tree that changes."""
+    spec = spec_at(spec_address)
+    starts = np.empty(spec.trees + 1, np.int64)
+    spread(spec.occupancy_key, ids, spec.occupancy, starts, order)
     for t in range(starts.size - 1):
         if starts[t] == starts[t + 1]:
             continue

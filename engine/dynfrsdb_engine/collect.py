@@ -135,12 +135,26 @@ def free_below(w: Working, root: int) -> None:
 
 
 @inner
+def take_out(slots: npt.NDArray[np.uint32], n: int, slot: np.uint32) -> int:
+    """Take one slot out of the first `n`; returns how many are left, or -1 if it was not there."""
+    at = ZERO
+    while at < n and slots[at] != slot:
+        at += 1
+    if at == n:
+        return -1
+    copy(slots[at + 1 :], ZERO, n - 1 - at, slots[at:], ZERO)
+    return n - 1
+
+
+@inner
 def edit_list(ops: Ops, a: int, b: int, slots: npt.NDArray[np.uint32], n: int) -> int:
     """Take removed slots out of the first `n` of `slots` and append added ones; returns the new size, -1 if one was not
     there.
 
     `slots` needs room for those that are added.
     """
+    if b - a == 1 and ops.sign[ops.order[a]] < 0:
+        return take_out(slots, n, ops.slots[ops.order[a]])
     gone = np.empty(b - a, np.uint32)
     leaving = ZERO
     for i in range(a, b):

@@ -21,7 +21,6 @@ from dynfrsdb_engine.collect import Ops
 from dynfrsdb_engine.commit import dirty_records, drop_dirty, mark_clean
 from dynfrsdb_engine.digest import tree_bytes
 from dynfrsdb_engine.grow import BadRow, Growth, Job, grow_jobs, grow_parallel
-from dynfrsdb_engine.hashing import spread
 from dynfrsdb_engine.kernel import Record
 from dynfrsdb_engine.lists import MISPLACED, NEED_LISTS, NEED_RECORD, NO_ROOM, OVER, WAIT
 from dynfrsdb_engine.recount import BENCH, make_bench
@@ -47,6 +46,8 @@ from dynfrsdb_engine.working import (
 NO_NEEDS = np.zeros(0, predicting.NEED)
 ROWS_AT_ONCE = 1024
 """Query rows that one kernel call takes, so that what a cold call needs stays bounded."""
+FEW = 1024
+"""Trees, counted once for each sample that changes in them, up to which a change works in room that is kept for it."""
 HOT_ROWS_AT_ONCE = 16_384
 """The same where nothing may be missing: a tree is copied once for all of them."""
 
@@ -87,6 +88,11 @@ def _ways(items: npt.NDArray[np.void], ops: Ops) -> list[list[float] | None]:
     return [lines[sample] if single else None for sample, single in zip(samples, alone, strict=True)]
 
 
+def _make_queues(size: int) -> tuple[npt.NDArray[np.void], npt.NDArray[np.void], npt.NDArray[np.void]]:
+    """Room for a change of samples that are in `size` trees together: this level, the next one, items that wait."""
+    return np.empty(size, changes.CHANGE), np.empty(size, changes.CHANGE), np.empty(size, changes.CHANGE)
+
+
 class Forest(Resident):
     """A forest to ask and to change, as far as it is in memory. Not for several threads at once."""
 
@@ -95,6 +101,7 @@ class Forest(Resident):
         self._bench = BENCH.hold(make_bench(spec))
         self._needs = np.zeros(4 * ROWS_AT_ONCE, predicting.NEED)
         self._counts = np.zeros(2, np.int64)
+        self._queues = _make_queues(FEW if changeable else 0)
 
     # Queries
 
@@ -216,24 +223,21 @@ class Forest(Resident):
 
     def change(self, samples: Samples, stamp: int) -> Effect:
         """Apply samples that come and go, under the number of the commit that will write them."""
-        starts = np.empty(self.spec.trees + 1, np.int64)
         order = np.empty(samples.ids.size * self.spec.occupancy, np.int32)
-        spread(self.spec.occupancy_key, samples.ids, self.spec.occupancy, starts, order)
         ops = Ops(samples.X, samples.y, samples.slots, samples.sign, order)
-        queues = np.empty(order.size, changes.CHANGE), np.empty(order.size, changes.CHANGE)
-        waiting, fill = np.empty(order.size, changes.CHANGE), np.zeros(changes.FILL, np.int64)
-        changes.start_items(starts, queues[0], fill)
+        now, then, waiting = self._queues if order.size <= FEW else _make_queues(order.size)
+        queues, fill = (now, then), np.zeros(changes.FILL, np.int64)
+        changes.start_items(self._spec.address, samples.ids, order, now, fill)
         trees, tagged = int(fill[changes.NOW]), int(self.w.top[TAGGINGS])
         self.w = ensure(self.w, nodes=8, buckets=8, leaves=64, edits=min(order.size, 1024) + 1, cleared=64)
         while True:
             held = (self._spec.address, self._working.address, self._bench.address)
             status = changes.change(*held, self.rows, ops, stamp, queues, waiting, fill)
             if status == OVER:
-                made = int(self.w.top[TAGGINGS]) - tagged
-                visited, voided, resplit = (int(fill[i]) for i in (changes.VISITED, changes.VOIDED, changes.RESPLIT))
-                return Effect(trees, visited, voided, made, resplit)
+                made, done = int(self.w.top[TAGGINGS]) - tagged, fill.tolist()
+                return Effect(trees, done[changes.VISITED], done[changes.VOIDED], made, done[changes.RESPLIT])
             if status == WAIT:
-                self._satisfy(waiting[: fill[changes.WAITING]], ops, queues[0], fill)
+                self._satisfy(waiting[: fill[changes.WAITING]], ops, now, fill)
                 continue
             item = queues[fill[changes.TURN]][fill[changes.AT]]
             if status != NO_ROOM:

@@ -1,4 +1,4 @@
-"""Arrays for one value per threshold, on the stack of the kernel that asks for them.
+"""Arrays for one value per threshold, of one candidate or of several, on the stack of the kernel that asks for them.
 
 They are gone when it returns. An array of numpy's would cost an allocation, which takes as long as thirty hashes."""
 
@@ -30,7 +30,8 @@ def _reserve(number: Any) -> Any:
     return reserve
 
 
-_floats, _doubles, _ints = _reserve(types.float32), _reserve(types.float64), _reserve(types.int32)
+_floats, _doubles = _reserve(types.float32), _reserve(types.float64)
+_ints, _words = _reserve(types.int32), _reserve(types.uint64)
 
 if TYPE_CHECKING:
 
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
         """In a kernel: room for `ROOM` numbers."""
 
     def local_ints() -> npt.NDArray[np.int32]:
+        """In a kernel: room for `ROOM` numbers."""
+
+    def local_words() -> npt.NDArray[np.uint64]:
         """In a kernel: room for `ROOM` numbers."""
 else:
 
@@ -55,3 +59,7 @@ else:
     @inlined
     def local_ints():
         return numba.carray(_ints(), ROOM)
+
+    @inlined
+    def local_words():
+        return numba.carray(_words(), ROOM)

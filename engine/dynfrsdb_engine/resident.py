@@ -179,16 +179,16 @@ class Resident:
     def _scan_below(self, tree: int, path: int) -> npt.NDArray[np.void]:
         """Tags at and below a node, and what is not in memory."""
         point = self._point(tree, path)
-        return self._scan(lambda out: scan_below(self._working.address, tree, np.uint64(path), point, out))
+        return self._scan(lambda out: scan_below(self._working.address, tree, np.uint64(path), point, out), room=64)
 
     def _point(self, tree: int, path: int) -> int:
         return int(point_of(self._working.address, tree, np.uint64(path), path.bit_length() - 1))
 
     def _load_list(self, tree: int, path: int, point: int) -> None:
         """Bring a long list, with what the open transaction changed in it."""
-        row = int(self.w.points[point]["owner"])
-        edits = self.w.edits[: self.w.top[EDITS]]
-        mine = edits[(edits["row"] == row) & (edits["tree"] == tree) & (edits["path"] == path)]
+        row, edits = int(self.w.points[point]["owner"]), self.w.edits[: self.w.top[EDITS]]
+        mine = edits[edits["row"] == row]
+        mine = mine[(mine["tree"] == tree) & (mine["path"] == path)] if mine.size else mine
         slots = self.source.long_list(tree, path)
         if mine.size:
             # The last edit of a slot counts.
@@ -202,9 +202,9 @@ class Resident:
         self.w = ensure(self.w, lists=slots.size)
         take_list(self._working.address, row, slots)
 
-    def _scan(self, scanner: Callable[[npt.NDArray[np.void]], int]) -> npt.NDArray[np.void]:
+    def _scan(self, scanner: Callable[[npt.NDArray[np.void]], int], room: int = 1024) -> npt.NDArray[np.void]:
         """Run a scanner, again with more room if it found more than fits."""
-        found = np.empty(1024, FOUND)
+        found = np.empty(room, FOUND)
         count = scanner(found)
         if count > found.size:
             found = np.empty(count, FOUND)

@@ -17,12 +17,15 @@ import numpy as np
 import numpy.typing as npt
 
 from dynfrsdb_engine.kernel import inner, kernel
-from dynfrsdb_engine.local import local_doubles
+from dynfrsdb_engine.local import ROOM, local_doubles, local_words
 
 GINI, ENTROPY, SQUARED_ERROR = 0, 1, 2
 U0, U1, U32, U63 = np.uint64(0), np.uint64(1), np.uint64(32), np.uint64(63)
 LOW = np.uint64(0xFFFFFFFF)
 XLOG_TABLE = 1 << 16
+INFINITE = np.float64(np.inf).view(np.uint64)
+AT_ONCE = 8
+"""Scores that an instruction makes."""
 
 
 @inner
@@ -104,30 +107,69 @@ def best_gini(
 
 
 @inner
-def best_gini_of_two(
-    counts: npt.NDArray[np.uint32], totals: npt.NDArray[np.int64], limit: float
-) -> tuple[float, int, int]:
-    """As `best_gini`, for two classes: the same numbers, four thresholds to an instruction.
+def best_gini_of_two(counts: npt.NDArray[np.uint32], m: int, totals: npt.NDArray[np.int64]) -> tuple[int, int, int]:
+    """As `best_split`, for two classes and Gini: the same numbers as `best_gini`, eight thresholds to an instruction.
 
     (a + b)^2 - a^2 - b^2 is 2ab, and a product of integers rounds to the same double whether it is rounded before or
-    after it becomes one. Both sides of a threshold hold a sample.
+    after it becomes one. Both sides of a threshold hold a sample. No score is negative, so their bits as whole numbers
+    are in the order of the scores, and the least of whole numbers may be looked for in any order.
     """
-    zeros, ones, scores = local_doubles(), local_doubles(), local_doubles()
-    zero, one = np.int64(0), np.int64(0)
-    for j in range(counts.shape[0]):
-        zero += counts[j, 0]
-        one += counts[j, 1]
-        zeros[j], ones[j] = np.float64(zero), np.float64(one)
+    lefts, scores = local_words(), local_doubles()
+    bits, thresholds = scores.view(np.uint64), counts.shape[1]
+    at_once = ROOM // thresholds
+    least, winner, cut, n_left = INFINITE, -1, -1, np.int64(0)
+    for first in range(0, m, at_once):
+        size = left_sides(counts, first, min(m, first + at_once), lefts)
+        score_sides(lefts, size, totals, scores)
+        lowest = least
+        for i in range(size):
+            lowest = min(lowest, bits[i])
+        if lowest < least:
+            i = first_of(bits, lowest)
+            least, winner, cut = lowest, first + i // thresholds, i % thresholds
+            n_left = np.int64(lefts[i] & LOW) + np.int64(lefts[i] >> U32)
+    return winner, cut, n_left
+
+
+@inner
+def first_of(words: npt.NDArray[np.uint64], word: np.uint64) -> int:
+    """Where a word that is there comes first."""
+    i = 0
+    while words[i] != word:
+        i += 1
+    return i
+
+
+@inner
+def left_sides(counts: npt.NDArray[np.uint32], first: int, end: int, lefts: npt.NDArray[np.uint64]) -> int:
+    """Write how many of both classes, one in each half of a word, each threshold of some candidates has on its left.
+
+    Returns how many were written: the last is repeated until they fill whole instructions.
+    """
+    size, left = 0, U0
+    for c in range(first, end):
+        intervals, mine = counts[c], lefts[size:]
+        left = U0
+        for j in range(intervals.shape[0]):
+            left += np.uint64(intervals[j, 0]) | np.uint64(intervals[j, 1]) << U32
+            mine[j] = left
+        size += intervals.shape[0]
+    while size % AT_ONCE:
+        lefts[size] = left
+        size += 1
+    return size
+
+
+@inner
+def score_sides(
+    lefts: npt.NDArray[np.uint64], size: int, totals: npt.NDArray[np.int64], scores: npt.NDArray[np.float64]
+) -> None:
+    """The Gini score of each of the first `size` left sides of two classes."""
     all_zeros, all_ones = np.float64(totals[0]), np.float64(totals[1])
-    for j in range(counts.shape[0]):
-        a, b = zeros[j], ones[j]
+    for i in range(size):
+        a, b = np.float64(lefts[i] & LOW), np.float64(lefts[i] >> U32)
         c, d = all_zeros - a, all_ones - b
-        scores[j] = 2.0 * a * b / (a + b) + 2.0 * c * d / (c + d)
-    best, cut = limit, -1
-    for j in range(counts.shape[0]):
-        if scores[j] < best:
-            best, cut = scores[j], j
-    return best, cut, np.int64(zeros[cut] + ones[cut]) if cut >= 0 else 0
+        scores[i] = 2.0 * a * b / (a + b) + 2.0 * c * d / (c + d)
 
 
 @inner
@@ -197,12 +239,12 @@ def best_split(
 
     Ties to the earlier candidate, then the lower threshold.
     """
+    if criterion == GINI and totals.size == 2:
+        return best_gini_of_two(counts, m, totals)
     winner, cut, n_left = -1, -1, 0
     low, whole, high = np.inf, np.int64(0x7FFFFFFFFFFFFFFF), -1.0
     for c in range(m):
-        if criterion == GINI and totals.size == 2:
-            low, j, size = best_gini_of_two(counts[c], totals, low)
-        elif criterion == GINI:
+        if criterion == GINI:
             low, j, size = best_gini(counts[c], totals, n, low, sides)
         elif criterion == ENTROPY:
             whole, j, size = best_entropy(counts[c], totals, n, whole, sides[0], table)

@@ -174,10 +174,15 @@ def ensure(
 ) -> Working:
     """The same working set with room for that many more of each; itself, if there is room."""
     top = w.top.tolist()
-    there: tuple[npt.NDArray[Any], ...] = (w.points, w.leaves, w.lists, w.nodes, w.buckets, w.cleared, w.edits)
-    used = [top[i] for i in (TOP_POINT, TOP_LEAF, TOP_LIST, TOP_NODE, TOP_BUCKET, CLEARS, EDITS)]
-    wanted = (points, leaves, lists, nodes, buckets, cleared, edits)
-    if all(size + more <= array.shape[0] for array, size, more in zip(there, used, wanted, strict=True)):
+    if (
+        top[TOP_POINT] + points <= len(w.points)
+        and top[TOP_LEAF] + leaves <= len(w.leaves)
+        and top[TOP_LIST] + lists <= len(w.lists)
+        and top[TOP_NODE] + nodes <= len(w.nodes)
+        and top[TOP_BUCKET] + buckets <= len(w.buckets)
+        and top[CLEARS] + cleared <= len(w.cleared)
+        and top[EDITS] + edits <= len(w.edits)
+    ):
         return w
     return Working(
         points=_room(w.points, top[TOP_POINT], points),
