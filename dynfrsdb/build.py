@@ -2,16 +2,20 @@
 
 Rows go to slots in the order of their ids, so that the same samples always give the same files. Trees are grown one
 after the other, several at a time in threads, and written in key order. Nothing is durable before everything is;
-interrupting leaves nothing that looks like a store."""
+interrupting leaves nothing that looks like a store.
+
+Threads that grow need the interpreter only between two calls of a kernel, but may have to wait for it each time while
+this one makes records. So they get a lot to do at once, and this one writes the index, which no tree needs, only when
+they are busy."""
 
 from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from itertools import islice
+from contextlib import closing, contextmanager
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -34,8 +38,12 @@ Progress = Callable[[str, int, int], None]
 ROWS_AT_ONCE = 65_536
 RECORDS_AT_ONCE = 4_096
 """Tree records that are kept back to be written together: small trees have few."""
-SAMPLES_AT_ONCE = 8_192
-"""Samples of small trees that are grown in one go."""
+SAMPLES_AT_ONCE = 32_768
+"""Samples of small trees that are grown in one go: some milliseconds, as long as a thread may wait in between."""
+VALUES_AT_ONCE = 1 << 22
+"""Fewer, if they have so many features that their values would take too much memory."""
+SAMPLES_AHEAD = 16 * SAMPLES_AT_ONCE
+"""Samples of trees that are grown before somebody takes them; at least two trees for each thread."""
 
 
 class Training(NamedTuple):
@@ -104,10 +112,10 @@ def build(
 
 
 def _fill(builder: Builder, settings: Settings, training: Training, report: Progress, said: Mapping[str, Any]) -> None:
-    _write_samples(builder, training, report)
+    _write_rows(builder, training, report)
     spec = spec_of(settings)
     with _samples_digest(settings, training) as digested:
-        write_trees(builder, spec, training.ids, report)
+        write_trees(builder, spec, training.ids, report, meanwhile=lambda: _write_index(builder, training))
         digest = builder.state["digest"] = digested()
     builder.append_ledger(
         {
@@ -133,7 +141,7 @@ def _fill(builder: Builder, settings: Settings, training: Training, report: Prog
 def _samples_digest(settings: Settings, training: Training) -> Iterator[Callable[[], bytes]]:
     """Make the digest of the sample set in a thread, which has time for it while kernels grow trees."""
     samples, beside = Secrets(settings).samples, workers(1)
-    parts = (slice(start, start + ROWS_AT_ONCE) for start in range(0, training.ids.size, ROWS_AT_ONCE))
+    parts = _parts(training.ids.size)
     hashed = [beside.submit(samples, training.ids[part], training.y[part], training.X[part]) for part in parts]
     try:
         yield lambda: (sum(part.result() for part in hashed) % MODULUS).to_bytes(HASH_BYTES, "little")
@@ -141,21 +149,33 @@ def _samples_digest(settings: Settings, training: Training) -> Iterator[Callable
         beside.shutdown(cancel_futures=True)
 
 
-def write_trees(builder: Builder | Successor, spec: Spec, ids: npt.NDArray[np.uint64], report: Progress) -> None:
-    """Grow all trees of samples whose rows lie in slots 0, 1, 2, ... in the order of their ids, and write them."""
+def write_trees(
+    builder: Builder | Successor,
+    spec: Spec,
+    ids: npt.NDArray[np.uint64],
+    report: Progress,
+    meanwhile: Callable[[], None] = lambda: None,
+) -> None:
+    """Grow all trees of samples whose rows lie in slots 0, 1, 2, ... in the order of their ids, and write them.
+
+    Does also what can be done `meanwhile`, when the threads have begun."""
     starts, members = occupants(spec, ids)
     written = builder.rows
     rows = Rows(written.words, written.floats, written.multipliers)
     waiting: dict[str, Records] = {"nodes": {}, "buckets": {}}
-    for growth in grown(spec, rows, tree_jobs(spec, starts, members), together=SAMPLES_AT_ONCE):
-        for (database, records), more in zip(waiting.items(), growth_records(growth), strict=True):
-            records |= more
-            if len(records) >= RECORDS_AT_ONCE:
-                builder.put_sorted(database, records.items())
-                records.clear()
-        first, last = growth.records["tree"][[0, -1]].tolist()
-        for tree in range(first, last + 1):
-            report("trees", tree + 1, spec.trees)
+    together = min(SAMPLES_AT_ONCE, VALUES_AT_ONCE // spec.features)
+    with closing(grown(spec, rows, tree_jobs(spec, starts, members), together)) as growths:
+        first = next(growths)
+        meanwhile()
+        for growth in chain((first,), growths):
+            for (database, records), more in zip(waiting.items(), growth_records(growth), strict=True):
+                records |= more
+                if len(records) >= RECORDS_AT_ONCE:
+                    builder.put_sorted(database, records.items())
+                    records.clear()
+            low, high = growth.records["tree"][[0, -1]].tolist()
+            for tree in range(low, high + 1):
+                report("trees", tree + 1, spec.trees)
     for database, records in waiting.items():
         builder.put_sorted(database, records.items())
     trees = np.arange(spec.trees)
@@ -170,15 +190,22 @@ def tree_jobs(spec: Spec, starts: npt.NDArray[np.int64], members: npt.NDArray[np
         yield Job(tree, 1, 0, members[starts[tree] : starts[tree + 1]].astype(np.uint32))
 
 
-def _write_samples(builder: Builder, training: Training, report: Progress) -> None:
-    """Rows, and the index from ids and subjects."""
-    total = training.ids.size
-    for start in range(0, total, ROWS_AT_ONCE):
-        part = slice(start, min(start + ROWS_AT_ONCE, total))
+def _parts(total: int) -> Iterator[slice]:
+    """So many samples, some at a time."""
+    return (slice(start, min(start + ROWS_AT_ONCE, total)) for start in range(0, total, ROWS_AT_ONCE))
+
+
+def _write_rows(builder: Builder, training: Training, report: Progress) -> None:
+    for part in _parts(training.ids.size):
         slots = np.arange(part.start, part.stop, dtype=np.uint32)
         builder.write_rows(slots, training.ids[part], training.y[part], training.X[part])
+        report("rows", part.stop, training.ids.size)
+
+
+def _write_index(builder: Builder, training: Training) -> None:
+    """The index from ids and subjects."""
+    for part in _parts(training.ids.size):
         builder.put_sorted("samples", _sample_records(training, part))
-        report("rows", part.stop, total)
     builder.put_sorted("subjects", ((key, b"") for key in _subject_keys(training)))
 
 
@@ -207,18 +234,24 @@ def occupants(spec: Spec, ids: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.i
     return starts, members
 
 
-def grown(spec: Spec, rows: Rows, jobs: Iterator[Job], together: int = 0) -> Iterator[Growth]:
-    """Grow whole trees in threads, in order, never more than a few ahead; those that have fewer than `together`
-    samples between them in one go."""
-    count, groups = threads(), in_groups(jobs, together)
+def grown(spec: Spec, rows: Rows, jobs: Iterator[Job], together: int = 0) -> Generator[Growth, None, None]:
+    """Grow whole trees in threads, in order, never more than `SAMPLES_AHEAD` or a few trees ahead; those that have
+    fewer than `together` samples between them in one go."""
+    count, samples = threads(), 0
+    least, most = (2 * count, SAMPLES_AHEAD) if count > 1 else (1, 0)
+    ahead: deque[tuple[Future[Growth], int]] = deque()
     with workers(count) as pool:
-        ahead: deque[Future[Growth]] = deque(
-            pool.submit(grow_jobs, spec, rows, group) for group in islice(groups, 2 * count if count > 1 else 1)
-        )
         try:
+            for group in in_groups(jobs, together):
+                size = sum(job.slots.size for job in group)
+                while len(ahead) >= least and samples + size > most:
+                    future, done = ahead.popleft()
+                    samples -= done
+                    yield future.result()
+                ahead.append((pool.submit(grow_jobs, spec, rows, group), size))
+                samples += size
             while ahead:
-                yield ahead.popleft().result()
-                ahead.extend(pool.submit(grow_jobs, spec, rows, group) for group in islice(groups, 1))
+                yield ahead.popleft()[0].result()
         finally:
-            for waiting in ahead:
-                waiting.cancel()
+            for future, _ in ahead:
+                future.cancel()

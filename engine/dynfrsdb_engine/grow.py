@@ -80,12 +80,13 @@ BELOW = 128
 
 
 class Samples(NamedTuple):
-    """Gathered samples: features (one line each), targets, slots."""
+    """Gathered samples: features (one line each) and slots as they came, and an index into them. It is partitioned,
+    the targets with it."""
 
     X: npt.NDArray[np.float32]
     y: npt.NDArray[np.int64]
     slots: npt.NDArray[np.uint32]
-    index: npt.NDArray[np.int32]
+    index: npt.NDArray[np.uint32]
 
 
 class Sink(NamedTuple):
@@ -115,22 +116,25 @@ def depth_of(path: np.uint64) -> int:
 
 
 @inner
-def partition(
-    column: npt.NDArray[np.float32], cut: float, index: npt.NDArray[np.int32], spare: npt.NDArray[np.int32]
-) -> int:
-    """Bring the samples that go left to the front, keeping their order; returns how many.
+def partition(samples: Samples, start: int, end: int, feature: int, cut: float, scratch: Scratch) -> int:
+    """Bring the samples that go left to the front, keeping their order; returns where the others begin.
 
     Each is written to both sides and stays on one: a branch would be mispredicted half of the time.
     """
+    column, index, targets = samples.X[feature], samples.index[start:end], samples.y[start:end]
+    spare, spare_targets = scratch.spare, scratch.targets
     left, right = ZERO, ZERO
-    for i in index:
-        index[left], spare[right] = i, i
+    for j in range(index.size):
+        i, y = index[j], targets[j]
+        index[left], targets[left] = i, y
+        spare[right], spare_targets[right] = i, y
         goes_left = np.uint64(column[i] <= cut)
         left += goes_left
         right += ONE - goes_left
     for j in range(right):
         index[left + np.uint64(j)] = spare[j]
-    return np.int64(left)
+        targets[left + np.uint64(j)] = spare_targets[j]
+    return start + np.int64(left)
 
 
 @inner
@@ -160,14 +164,12 @@ def push(
 def is_leaf(spec: Spec, item: Record, depth: int, samples: Samples, stats: Stats, scratch: Scratch) -> bool:
     """Apply the leaf rule; if it is no leaf, the best split is in line 0 of `stats` afterwards."""
     n, index = item.end - item.start, samples.index[item.start : item.end]
-    targets = scratch.targets[:n]
-    for i in range(n):
-        targets[i] = samples.y[index[i]]
+    targets = samples.y[item.start : item.end]
     count_totals(spec.classes, targets, stats.totals[0])
     if depth >= spec.max_depth or n < spec.min_split or pure(spec.classes, stats.totals[0], n):
         return True
     node = (item.tree, item.path, depth, item.job)
-    return not search(spec, node, samples.X, index, stats, ONLY, scratch)
+    return not search(spec, node, samples.X, index, targets, stats, ONLY, scratch)
 
 
 @inner
@@ -212,7 +214,7 @@ def grow_bucket(
         head = stats.head[0]
         f, cut = stats.cand[0, head.best].feature, stats.cuts[0, head.best, head.cut]
         at = put_float(out, put16(out, at, f), cut)
-        middle = here.start + partition(samples.X[f], cut, samples.index[here.start : here.end], scratch.spare)
+        middle = partition(samples, here.start, here.end, f, cut, scratch)
         push(items, fill, here, RIGHT, middle, NONE)
         push(items, fill, here, LEFT, middle, NONE)
     put16(out, begin + 12, nodes)
@@ -257,7 +259,7 @@ def grow_node(
         f, cut = stats.cand[0, head.best].feature, stats.cuts[0, head.best, head.cut]
         stamps = (item.stamp, item.stamp, item.stamp)
         note(sink, item, pack_split(spec, sink.data, sink.fill[0], stats, ONLY, stamps, NO_TAGS), IN_NODES, NONE)
-        middle = item.start + partition(samples.X[f], cut, samples.index[item.start : item.end], scratch.spare)
+        middle = partition(samples, item.start, item.end, f, cut, scratch)
         q_middle = route(queries, item, f, cut)
         push(items, sink.fill, item, RIGHT, middle, q_middle)
         push(items, sink.fill, item, LEFT, middle, q_middle)
@@ -331,7 +333,7 @@ def gather_samples(spec: Spec, rows: Rows, slots: npt.NDArray[np.uint32]) -> Sam
     bad = gather(rows, slots, X, y)
     if bad >= 0:
         raise BadRow(int(slots[bad]))
-    return Samples(X, y, slots, np.arange(slots.size, dtype=np.int32))
+    return Samples(X, y, slots, np.arange(slots.size, dtype=np.uint32))
 
 
 def grow_jobs(spec: Spec, rows: Rows, jobs: Sequence[Job], asked: npt.NDArray[np.float32] | None = None) -> Growth:

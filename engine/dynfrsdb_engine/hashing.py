@@ -18,6 +18,7 @@ import numpy.typing as npt
 from dynfrsdb_engine.intervals import sort
 from dynfrsdb_engine.kernel import inner, kernel
 from dynfrsdb_engine.local import local_floats
+from dynfrsdb_engine.ordered import next_below
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 MIX_A = np.uint64(0xBF58476D1CE4E5B9)
@@ -63,22 +64,22 @@ def restore(shuffled: npt.NDArray[np.int32], swaps: npt.NDArray[np.int32], n: in
 
 
 @inner
-def threshold(word: np.uint64, lo: float, hi: float) -> float:
-    """The threshold between `lo` and `hi` that a hash stands for; a larger hash never gives a smaller one."""
+def threshold(word: np.uint64, lo: float, hi: float, below_hi: float) -> float:
+    """The threshold between `lo` and `hi` that a hash stands for; a larger hash never gives a smaller one.
+
+    `below_hi` is the next float below `hi`, for those that rounding would take there."""
     u = np.float64(word >> S11) * UNIT
     w = np.float32(np.float64(lo) + u * (np.float64(hi) - np.float64(lo)))
-    if w >= hi:
-        w = np.nextafter(hi, np.float32(-np.inf))
-    w = max(w, lo)
+    w = max(min(w, below_hi), lo)
     return np.float32(w + np.float32(0.0))
 
 
 @inner
 def thresholds(node_hash: np.uint64, feature: int, lo: float, hi: float, out: npt.NDArray[np.float32]) -> None:
     """Fill `out` with the thresholds of one candidate, ascending; each leaves a sample on both sides."""
-    h, drawn = step(node_hash, np.uint64(feature)), local_floats()
+    h, drawn, below_hi = step(node_hash, np.uint64(feature)), local_floats(), next_below(hi)
     for i in range(out.size):
-        drawn[i] = threshold(step(h, np.uint64(i)), lo, hi)
+        drawn[i] = threshold(step(h, np.uint64(i)), lo, hi, below_hi)
     sort(drawn[: out.size], out)
 
 

@@ -1,18 +1,30 @@
 """Between which thresholds values lie.
 
 With at most 255 thresholds, comparing with all of them is faster than a binary search, each step of which is
-mispredicted half of the time, if eight comparisons go into one instruction."""
+mispredicted half of the time, if eight comparisons go into one instruction.
+
+Where only the samples on each side of a threshold are counted, not even an interval is needed: `tally` keeps one sum
+for each threshold in a register, compares a value with all of them at once and adds where it does not exceed. LLVM
+does not find this form of a loop by itself, so it is written out for it."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+from numba.np.arrayobj import make_array
 
 from dynfrsdb_engine.kernel import inner
 from dynfrsdb_engine.local import local_floats, local_ints
 
 AT_ONCE = 8
 INFINITY = np.float32(np.inf)
+FLOAT, WORD = ir.FloatType(), ir.IntType(32)
 
 
 @inner
@@ -47,17 +59,80 @@ def intervals(cuts: npt.NDArray[np.float32], values: npt.NDArray[np.float32], pa
             )  # fmt: skip
 
 
+def _side_by_side(lanes: int) -> Any:
+    """A `tally` of exactly so many thresholds."""
+    floats, words = ir.VectorType(FLOAT, lanes), ir.VectorType(WORD, lanes)
+    everywhere = ir.Constant(words, None)
+
+    def spread(builder: Any, number: Any, kind: Any) -> Any:
+        empty = ir.Constant(kind, ir.Undefined)
+        return builder.shuffle_vector(builder.insert_element(empty, number, WORD(0)), empty, everywhere)
+
+    def lower(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kinds = signature.args
+        cuts, values, weights, sums = (make_array(kinds[i])(context, builder, args[i]).data for i in (0, 2, 3, 4))
+        cuts, sums = (builder.gep(place, [args[1]]) for place in (cuts, sums))
+        limits = builder.load(builder.bitcast(cuts, floats.as_pointer()), align=4)
+        total = cgutils.alloca_once_value(builder, ir.Constant(words, None))
+        with cgutils.for_range(builder, make_array(kinds[2])(context, builder, args[2]).nitems) as loop:
+            x = spread(builder, builder.load(builder.gep(values, [loop.index])), floats)
+            weight = spread(builder, builder.load(builder.gep(weights, [loop.index])), words)
+            added = builder.select(builder.fcmp_ordered("<=", x, limits), weight, ir.Constant(words, None))
+            builder.store(builder.add(builder.load(total), added), total)
+        builder.store(builder.load(total), builder.bitcast(sums, words.as_pointer()), align=4)
+        return context.get_dummy_value()
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def tally_some(typing: Any, cuts: Any, first: Any, values: Any, weights: Any, sums: Any) -> Any:
+        return types.void(cuts, types.intp, values, weights, sums), lower
+
+    return tally_some
+
+
+_tally_8, _tally_16, _tally_32 = _side_by_side(8), _side_by_side(16), _side_by_side(32)
+
+
+@inner
+def tally(
+    cuts: npt.NDArray[np.float32],
+    size: int,
+    values: npt.NDArray[np.float32],
+    weights: npt.NDArray[np.int32],
+    sums: npt.NDArray[np.int32],
+) -> None:
+    """Fill `sums` with the weights of the values that do not exceed each of `cuts`, of which there are `size`.
+
+    `cuts` and `sums` are arrays of local.py; what lies behind the last threshold is overwritten."""
+    at = np.int64(0)
+    for j in range(size, min(size + 31, cuts.size)):
+        cuts[j] = -INFINITY
+    while at < size:
+        if size - at <= 8:
+            _tally_8(cuts, at, values, weights, sums)
+            at += 8
+        elif size - at <= 16:
+            _tally_16(cuts, at, values, weights, sums)
+            at += 16
+        else:
+            _tally_32(cuts, at, values, weights, sums)
+            at += 32
+
+
 @inner
 def sort(values: npt.NDArray[np.float32], out: npt.NDArray[np.float32]) -> None:
-    """Fill `out` with up to 255 values in ascending order: each goes to the place that says how many are below it.
+    """Fill `out` with up to 255 values in ascending order: each goes to the place that says how many do not exceed it.
 
-    Equal ones go to the same place; the gaps that they leave, filled with less than all, take the value before.
+    Equal ones go to the same place, the last of theirs; the gaps that they leave, filled with more than all, take the
+    value behind.
     """
-    places = local_ints()
-    intervals(values, values, places[: values.size])
-    for i in range(values.size):
-        out[i] = -INFINITY
-    for i in range(values.size):
-        out[places[i]] = values[i]
-    for i in range(1, values.size):
-        out[i] = max(out[i], out[i - 1])
+    size, wide, places, ones = values.size, local_floats(), local_ints(), local_ints()
+    for i in range(size):
+        wide[i], ones[i], out[i] = values[i], 1, INFINITY
+    tally(wide, size, values, ones[:size], places)
+    sum_of = np.int64(0)
+    for i in range(size):
+        out[places[i] - 1] = values[i]
+        sum_of += places[i]
+    if sum_of > size * (size + 1) // 2:
+        for i in range(size - 2, -1, -1):
+            out[i] = min(out[i], out[i + 1])

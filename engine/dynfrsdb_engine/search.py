@@ -15,8 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dynfrsdb_engine.hashing import ORDER, place, restore, step, thresholds
-from dynfrsdb_engine.intervals import intervals
+from dynfrsdb_engine.intervals import intervals, tally
 from dynfrsdb_engine.kernel import Record, inner
+from dynfrsdb_engine.local import local_floats, local_ints
+from dynfrsdb_engine.ordered import least_and_greatest, next_below
 from dynfrsdb_engine.score import best_split
 from dynfrsdb_engine.spec import Spec
 
@@ -30,6 +32,9 @@ CANDIDATE = np.dtype([("feature", "i8"), ("lo", "f4"), ("hi", "f4"), ("at_lo", "
 CONSTANT = np.dtype([("feature", "i4"), ("value", "f4")], align=True)
 """One feature that a node passed over because all its samples have this value."""
 ZERO = np.int64(0)
+TWO, LOW, HIGH = np.int64(2), np.uint32(0xFFFF), np.uint32(16)
+AT_ONCE = np.int64(0xFFFF)
+"""Samples that one sum of two counts has room for."""
 KNOWN = np.dtype([("path", "u8"), ("depth", "i8"), ("job", "i8")], align=True)
 
 
@@ -55,7 +60,7 @@ class Scratch(NamedTuple):
     few: npt.NDArray[np.int64]
     numbers: npt.NDArray[np.int64]
     known: npt.NDArray[np.void]
-    spare: npt.NDArray[np.int32]
+    spare: npt.NDArray[np.uint32]
     values: npt.NDArray[np.float32]
     targets: npt.NDArray[np.int64]
     places: npt.NDArray[np.int32]
@@ -86,7 +91,7 @@ def make_scratch(spec: Spec, samples: int) -> Scratch:
         few=np.zeros(spec.columns, np.int64),
         numbers=np.zeros(spec.columns, np.int64),
         known=known,
-        spare=np.empty(samples, np.int32),
+        spare=np.empty(samples, np.uint32),
         values=np.empty(samples, np.float32),
         targets=np.empty(samples, np.int64),
         places=np.empty(samples, np.int32),
@@ -109,6 +114,11 @@ def count_totals(classes: int, targets: npt.NDArray[np.int64], totals: npt.NDArr
     """Fill a node's totals from its samples."""
     for c in range(totals.size):
         totals[c] = 0
+    if classes == TWO:
+        for y in targets:
+            totals[1] += y
+        totals[0] = targets.size - totals[1]
+        return
     if classes > 0:
         for y in targets:
             totals[y] += 1
@@ -139,6 +149,93 @@ def pure(classes: int, totals: npt.NDArray[np.int64], n: int) -> bool:
 
 
 @inner
+def weigh(columns: int, targets: npt.NDArray[np.int64], weights: npt.NDArray[np.int32]) -> None:
+    """Give each sample of two classes a weight: 1, and 2^16 besides if it is of the second, so that one sum counts
+    both."""
+    if columns == TWO:
+        for i in range(targets.size):
+            weights[i] = np.int32(np.int32(targets[i]) << np.int32(16)) | np.int32(1)
+
+
+@inner
+def count_two(
+    values: npt.NDArray[np.float32],
+    weights: npt.NDArray[np.int32],
+    candidate: Record,
+    cuts: npt.NDArray[np.float32],
+    counts: npt.NDArray[np.uint32],
+) -> None:
+    """Add the samples of two classes to `counts`, and to those that have the least and those that have the greatest
+    value, for which there are two thresholds more."""
+    s, n = cuts.size, values.size
+    limits, sums = local_floats(), local_ints()
+    for j in range(s):
+        limits[j] = cuts[j]
+    limits[s], limits[s + 1] = candidate.lo, next_below(candidate.hi)
+    tally(limits, s + 2, values, weights, sums)
+    candidate.at_lo += np.int64(sums[s]) & LOW
+    candidate.at_hi += n - (np.int64(sums[s + 1]) & LOW)
+    before = np.uint32(0)
+    for j in range(s):
+        both = np.uint32(sums[j])
+        here = np.uint32(both - before)
+        ones = np.uint32(here >> HIGH)
+        counts[j, 0] += np.uint32(np.uint32(here & LOW) - ones)
+        counts[j, 1] += ones
+        before = both
+
+
+@inner
+def count_weighed(
+    columns: int,
+    node_hash: np.uint64,
+    values: npt.NDArray[np.float32],
+    targets: npt.NDArray[np.int64],
+    places: npt.NDArray[np.int32],
+    stats: Stats,
+    row: int,
+    c: int,
+) -> None:
+    """As `count_candidate`, where `places` has the weights of samples of two classes already."""
+    candidate, cuts = stats.cand[row, c], stats.cuts[row, c]
+    counts, sums, n = stats.counts[row, c], stats.sums[row, c], values.size
+    thresholds(node_hash, candidate.feature, candidate.lo, candidate.hi, cuts)
+    zero(stats, row, c, columns)
+    candidate.at_lo, candidate.at_hi = 0, 0
+    if columns == TWO:
+        start = ZERO
+        while start < n:
+            end = min(start + AT_ONCE, n)
+            count_two(values[start:end], places[start:end], candidate, cuts, counts)
+            start = end
+        return
+    count_extremes(values, candidate)
+    if candidate.at_lo + candidate.at_hi == n:
+        for i in range(n):
+            places[i] = 0 if values[i] == candidate.lo else cuts.size
+    else:
+        intervals(cuts, values, places)
+    for i in range(n):
+        j = np.int64(places[i])
+        if j < cuts.size:
+            if sums.size == 0:
+                counts[j, targets[i]] += 1
+            else:
+                counts[j, 0] += 1
+                sums[j] += targets[i]
+
+
+@inner
+def count_extremes(values: npt.NDArray[np.float32], candidate: Record) -> None:
+    """Count the samples that have exactly the least, and the greatest, value."""
+    lo, hi, at_lo, at_hi = candidate.lo, candidate.hi, ZERO, ZERO
+    for i in range(values.size):
+        at_lo += values[i] == lo
+        at_hi += values[i] == hi
+    candidate.at_lo, candidate.at_hi = at_lo, at_hi
+
+
+@inner
 def count_candidate(
     columns: int,
     node_hash: np.uint64,
@@ -151,46 +248,20 @@ def count_candidate(
 ) -> None:
     """Fill thresholds and counts of candidate `c`, whose feature, lo and hi are set, from its value in each sample.
 
-    Counts are in the first `columns`. `places` is lent for the interval of each.
+    Counts are in the first `columns`. `places` is lent for a number of each sample.
     """
-    candidate, cuts = stats.cand[row, c], stats.cuts[row, c]
-    counts, sums = stats.counts[row, c], stats.sums[row, c]
-    lo, hi = candidate.lo, candidate.hi
-    thresholds(node_hash, candidate.feature, lo, hi, cuts)
-    zero(stats, row, c, columns)
-    at_lo, at_hi = ZERO, ZERO
-    for i in range(values.size):
-        at_lo += values[i] == lo
-        at_hi += values[i] == hi
-    candidate.at_lo, candidate.at_hi = at_lo, at_hi
-    if at_lo + at_hi == values.size:
-        for i in range(values.size):
-            places[i] = 0 if values[i] == lo else cuts.size
-    else:
-        intervals(cuts, values, places)
-    for i in range(values.size):
-        j = np.int64(places[i])
-        if j < cuts.size:
-            if sums.size == 0:
-                counts[j, targets[i]] += 1
-            else:
-                counts[j, 0] += 1
-                sums[j] += targets[i]
+    weigh(columns, targets, places)
+    count_weighed(columns, node_hash, values, targets, places, stats, row, c)
 
 
 @inner
 def gather_column(
-    column: npt.NDArray[np.float32], index: npt.NDArray[np.int32], values: npt.NDArray[np.float32]
+    column: npt.NDArray[np.float32], index: npt.NDArray[np.uint32], values: npt.NDArray[np.float32]
 ) -> tuple[float, float]:
     """Copy one feature of the samples in `index`; returns its least and greatest value."""
-    lo = column[index[0]]
-    hi = lo
     for i in range(index.size):
-        x = column[index[i]]
-        values[i] = x
-        lo = min(lo, x)
-        hi = max(hi, x)
-    return lo, hi
+        values[i] = column[index[i]]
+    return least_and_greatest(values)
 
 
 @inner
@@ -208,7 +279,7 @@ def choose(spec: Spec, stats: Stats, row: int, totals: npt.NDArray[np.int64], sc
 
 @inner
 def number_classes(totals: npt.NDArray[np.int64], targets: npt.NDArray[np.int64], scratch: Scratch) -> int:
-    """Number the classes that a node has, and rename its targets so; their totals are in `scratch.few` afterwards.
+    """Number the classes that a node has; its targets so renamed, and their totals, are in `scratch` afterwards.
 
     Returns how many there are. A class that is not there adds nothing to a score.
     """
@@ -218,7 +289,7 @@ def number_classes(totals: npt.NDArray[np.int64], targets: npt.NDArray[np.int64]
             scratch.few[columns], scratch.numbers[c] = totals[c], columns
             columns += 1
     for i in range(targets.size):
-        targets[i] = scratch.numbers[targets[i]]
+        scratch.targets[i] = scratch.numbers[targets[i]]
     return columns
 
 
@@ -227,23 +298,25 @@ def search(
     spec: Spec,
     node: tuple[int, np.uint64, int, int],
     X: npt.NDArray[np.float32],
-    index: npt.NDArray[np.int32],
+    index: npt.NDArray[np.uint32],
+    targets: npt.NDArray[np.int64],
     stats: Stats,
     row: int,
     scratch: Scratch,
 ) -> bool:
     """Fill line `row` of `stats`; False if every feature is constant.
 
-    `node` is (tree, path, depth, job); X holds one line per feature; `index` names the node's samples, whose targets
-    are in `scratch` and whose totals are in `stats` already. The counts of a node inside a bucket are not stored; they
+    `node` is (tree, path, depth, job); X holds one line per feature; `index` names the node's samples, whose totals
+    are in `stats` already. The counts of a node inside a bucket are not stored; they
     have only columns for classes that are there.
     """
     tree, path, depth, job = node
-    values, targets, places = scratch.values[: index.size], scratch.targets[: index.size], scratch.places[: index.size]
+    values, places = scratch.values[: index.size], scratch.places[: index.size]
     totals, columns = stats.totals[row], spec.columns
     if spec.classes > 2 and index.size <= spec.bucket:
         columns = number_classes(totals, targets, scratch)
-        totals = scratch.few[:columns]
+        totals, targets = scratch.few[:columns], scratch.targets[: index.size]
+    weigh(columns, targets, places)
     node_hash = step(spec.tree_keys[tree], path)
     order_hash = step(node_hash, ORDER)
     m, skipped, drawn = ZERO, ZERO, ZERO
@@ -260,7 +333,7 @@ def search(
             if lo < hi:
                 candidate = stats.cand[row, m]
                 candidate.feature, candidate.lo, candidate.hi = f, lo, hi
-                count_candidate(columns, node_hash, values, targets, places, stats, row, m)
+                count_weighed(columns, node_hash, values, targets, places, stats, row, m)
                 m += 1
                 continue
             known.path, known.depth, known.job = path, depth, job

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from dynfrsdb_engine.kernel import kernel
 from dynfrsdb_engine.records import unpack_split
 from dynfrsdb_engine.reference import refer
-from dynfrsdb_engine.search import Stats, make_stats
+from dynfrsdb_engine.search import Stats, count_candidate, make_stats
 from dynfrsdb_engine.spec import Spec
 
 
@@ -35,4 +35,24 @@ def split_stats(spec: Spec, tree: int, path: int, data: bytes) -> Stats:
     """The statistics of a split record, in line 0."""
     stats = make_stats(spec, 1)
     _unpack_split(spec, tree, np.uint64(path), np.frombuffer(bytearray(data), np.uint8), stats)
+    return stats
+
+
+@kernel
+def _count_candidate(
+    columns: int,
+    values: npt.NDArray[np.float32],
+    targets: npt.NDArray[np.int64],
+    places: npt.NDArray[np.int32],
+    stats: Stats,
+) -> None:
+    count_candidate(columns, np.uint64(1), values, targets, places, refer(stats), 0, 0)
+
+
+def candidate_stats(spec: Spec, values: npt.NDArray[np.float32], targets: npt.NDArray[np.int64]) -> Stats:
+    """The statistics of one candidate with these values, in line 0."""
+    stats = make_stats(spec, 1)
+    stats.cand[0, 0] = (3, values.min(), values.max(), -1, -1)
+    stats.counts[:] = 77
+    _count_candidate(spec.columns, values, targets, np.zeros(values.size, np.int32), stats)
     return stats

@@ -5,10 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dynfrsdb_engine.intervals import intervals, sort
+from dynfrsdb_engine.intervals import intervals, sort, tally
+from dynfrsdb_engine.local import ROOM
+from dynfrsdb_engine.ordered import least_and_greatest, next_below
 from dynfrsdb_engine.score import best_gini, best_gini_of_two, left_sides, score_sides
-from tests.engine.doors import door
+from dynfrsdb_engine.spec import EXAMPLE
+from tests.engine.doors import candidate_stats, door
 
+weigh_up, range_of, one_below = door(tally), door(least_and_greatest), door(next_below)
 count_below, in_order, of_many, of_two = door(intervals), door(sort), door(best_gini), door(best_gini_of_two)
 sides_of, score_all = door(left_sides), door(score_sides)
 
@@ -59,3 +63,55 @@ def test_two_classes_score_as_many_do(m: int, s: int, people: int) -> None:
         size = sides_of(left[expected[0] :], 0, 1, words)
         score_all(words, size, totals, scores)
         assert scores[expected[1]] == scores[:size].min() == best
+
+
+@pytest.mark.parametrize("s", [1, 7, 8, 9, 16, 17, 32, 33, 41, 257])
+@pytest.mark.parametrize("n", [0, 1, 13, 500])
+def test_the_weights_of_all_values_that_do_not_exceed_a_threshold_are_summed(s: int, n: int) -> None:
+    chance = np.random.default_rng(s * n)
+    cuts, sums = np.full(ROOM, 5, np.float32), np.full(ROOM, -1, np.int32)
+    cuts[:s] = chance.integers(-9, 9, s)
+    values, weights = chance.integers(-9, 9, n).astype(np.float32), chance.integers(0, 1 << 20, n).astype(np.int32)
+    wanted = [int(weights[values <= cut].sum()) for cut in cuts[:s]]
+
+    weigh_up(cuts, s, values, weights, sums)
+
+    assert sums[:s].tolist() == wanted
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("n", [2, 40, 65_535, 65_536, 200_000])
+def test_every_sample_of_a_node_is_counted_in_its_interval_however_many_there_are(n: int, classes: int) -> None:
+    chance = np.random.default_rng(n)
+    spec = EXAMPLE._replace(features=9, thresholds=6, classes=classes, columns=classes, totals=classes)
+    values, targets = np.round(chance.normal(size=n), 1).astype(np.float32), chance.integers(0, classes, n)
+    values[:2] = -4, 4
+
+    stats = candidate_stats(spec, values, targets)
+
+    places = (stats.cuts[0, 0][None, :] < values[:, None]).sum(axis=1)
+    wanted = [[int(((places == j) & (targets == c)).sum()) for c in range(classes)] for j in range(6)]
+    assert stats.counts[0, 0].tolist() == wanted
+    assert stats.cand[0, 0]["at_lo"] == (values == values.min()).sum()
+    assert stats.cand[0, 0]["at_hi"] == (values == values.max()).sum()
+
+
+TINY = float(np.finfo(np.float32).smallest_subnormal)
+LARGEST = float(np.finfo(np.float32).max)
+
+
+@pytest.mark.parametrize("x", [0.0, TINY, -TINY, 1.0, -1.0, 2.0**-126, -(2.0**-126), 0.1, LARGEST])
+def test_the_next_float_below_is_what_numpy_says(x: float) -> None:
+    number = np.float32(x)
+
+    below = np.float32(one_below(number))
+
+    assert below.tobytes() == np.nextafter(number, np.float32(-np.inf)).tobytes()
+
+
+@pytest.mark.parametrize("n", [1, 7, 64, 1001])
+@pytest.mark.parametrize("about", [-3.0, 0.0, 3.0])
+def test_the_range_of_values_is_their_least_and_greatest(n: int, about: float) -> None:
+    values = (np.random.default_rng(n).normal(size=n) + about).astype(np.float32)
+
+    assert range_of(values) == (values.min(), values.max())
