@@ -28,7 +28,7 @@ from dynfrsdb.secrets import HASH_BYTES, MODULUS, Secrets
 from dynfrsdb.settings import Settings
 from dynfrsdb.shelf import Records, growth_records
 from dynfrsdb.view import spec_of
-from dynfrsdb_engine.grow import Growth, Job, grow_jobs, in_groups
+from dynfrsdb_engine.grow import Growth, Job, at_once, grow_jobs, in_groups
 from dynfrsdb_engine.hashing import spread
 from dynfrsdb_engine.rows import Rows
 from dynfrsdb_engine.spec import Spec
@@ -38,11 +38,7 @@ Progress = Callable[[str, int, int], None]
 ROWS_AT_ONCE = 65_536
 RECORDS_AT_ONCE = 4_096
 """Tree records that are kept back to be written together: small trees have few."""
-SAMPLES_AT_ONCE = 32_768
-"""Samples of small trees that are grown in one go: some milliseconds, as long as a thread may wait in between."""
-VALUES_AT_ONCE = 1 << 22
-"""Fewer, if they have so many features that their values would take too much memory."""
-SAMPLES_AHEAD = 16 * SAMPLES_AT_ONCE
+SAMPLES_AHEAD = 1 << 19
 """Samples of trees that are grown before somebody takes them; at least two trees for each thread."""
 
 
@@ -163,8 +159,7 @@ def write_trees(
     written = builder.rows
     rows = Rows(written.words, written.floats, written.multipliers)
     waiting: dict[str, Records] = {"nodes": {}, "buckets": {}}
-    together = min(SAMPLES_AT_ONCE, VALUES_AT_ONCE // spec.features)
-    with closing(grown(spec, rows, tree_jobs(spec, starts, members), together)) as growths:
+    with closing(grown(spec, rows, tree_jobs(spec, starts, members), together=at_once(spec))) as growths:
         first = next(growths)
         meanwhile()
         for growth in chain((first,), growths):

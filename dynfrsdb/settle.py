@@ -1,8 +1,8 @@
 """Settling: grow what was left void, and write it.
 
 It changes no answer, because a forest is a function of its samples; it only moves work from queries to quiet moments.
-Tags are grown largest first, some hundred thousand samples to a commit: a fraction of a second, so that no other writer
-waits long. The thread takes a few thousand at a time.
+Tags are grown largest first, some hundred thousand samples to a commit, in threads as trees are when a store is built:
+a fraction of a second, so that no other writer waits long. The thread takes a few thousand at a time.
 
 A handle with `settle="auto"` does it by itself: a thread waits until transactions pause and then settles step by step,
 giving way to whoever wants to write. The same thread takes removals to their next stage, and tries again while a reader
@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import os
 import threading
+from concurrent.futures import Executor
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from dynfrsdb.build import Progress
+from dynfrsdb.build import Progress, threads, workers
 from dynfrsdb.errors import Error
 from dynfrsdb_storage import WriteSession
 from dynfrsdb_storage.retire import retire_old
@@ -25,7 +26,7 @@ from dynfrsdb_storage.retire import retire_old
 if TYPE_CHECKING:
     from dynfrsdb.database import Database
 
-STEP = 200_000
+STEP = 300_000
 """Samples below tags that one commit of `settle` grows."""
 QUIET = 0.05
 """Seconds without a transaction before the thread begins."""
@@ -37,26 +38,27 @@ AGAIN, AGAIN_AT_MOST = 0.5, 30.0
 def settle(db: Database, limit: int | None, timeout: float, progress: Progress | None) -> int:
     """Grow tags and write them until none is left, or about `limit` samples were looked at; returns how many tags."""
     grown = samples = 0
-    while limit is None or samples < limit:
-        step = STEP if limit is None else min(STEP, limit - samples)
-        with db._store.write(timeout, "settle") as session:
-            tags, size, left = _step(db, session, step)
-        grown, samples = grown + tags, samples + size
-        if progress is not None:
-            progress("tags", grown, grown + left)
-        if not left:
-            break
+    with workers(threads()) as pool:
+        while limit is None or samples < limit:
+            step = STEP if limit is None else min(STEP, limit - samples)
+            with db._store.write(timeout, "settle") as session:
+                tags, size, left = _step(db, session, step, pool)
+            grown, samples = grown + tags, samples + size
+            if progress is not None:
+                progress("tags", grown, grown + left)
+            if not left:
+                break
     return grown
 
 
-def _step(db: Database, session: WriteSession, samples: int) -> tuple[int, int, int]:
+def _step(db: Database, session: WriteSession, samples: int, pool: Executor | None = None) -> tuple[int, int, int]:
     """One commit's worth: returns (tags grown, samples below them, tags left)."""
     with db._gate.alone():
         try:
             with db._view.within(session.snapshot) as forest:
                 found = forest.tags()
                 chosen = _first(found, samples)
-                forest.grow_tags(chosen)
+                forest.grow_tags(chosen, pool)
             if db._view.has_growth():
                 db._view.write_to(session)
                 session.commit()

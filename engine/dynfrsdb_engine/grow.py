@@ -75,6 +75,10 @@ DONE, FULL = 0, 1
 IN_NODES, IN_BUCKETS = np.int64(0), np.int64(1)
 LEFT, RIGHT, NO_TAGS, NONE, ONLY, IN_HAND, INSIDE = (np.int64(v) for v in (0, 1, 0, 0, 0, 1, 2))
 ZERO, ONE = np.uint64(0), np.uint64(1)
+SAMPLES_AT_ONCE = 32_768
+"""Samples of small jobs that are grown in one go: some milliseconds, as long as a thread may wait in between."""
+VALUES_AT_ONCE = 1 << 22
+"""Fewer, if they have so many features that their values would take too much memory."""
 BELOW = 128
 """Stack room beyond the jobs: two items for each level, and two lines for the items in hand."""
 
@@ -383,11 +387,14 @@ def in_groups(jobs: Iterable[Job], together: int) -> Iterator[list[Job]]:
         yield group
 
 
-def grow_parallel(
-    spec: Spec, rows: Rows, jobs: Iterable[Job], pool: Executor | None, chunk: int = 8192
-) -> list[Growth]:
-    """Grow everything below `jobs`, in chunks of about `chunk` samples spread over the pool's threads, in order."""
-    groups = list(in_groups(jobs, chunk))
+def at_once(spec: Spec) -> int:
+    """How many samples of small jobs are grown in one go."""
+    return min(SAMPLES_AT_ONCE, VALUES_AT_ONCE // spec.features)
+
+
+def grow_parallel(spec: Spec, rows: Rows, jobs: Iterable[Job], pool: Executor | None) -> list[Growth]:
+    """Grow everything below `jobs`, some at once, spread over the pool's threads, in order."""
+    groups = list(in_groups(jobs, at_once(spec)))
     if pool is None or len(groups) == 1:
         return [grow_jobs(spec, rows, group) for group in groups]
     return list(pool.map(lambda group: grow_jobs(spec, rows, group), groups))

@@ -19,7 +19,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
-from dynfrsdb_engine.kernel import inner
+from dynfrsdb_engine.kernel import inlined, inner
 from dynfrsdb_engine.local import local_floats, local_ints
 
 AT_ONCE = 8
@@ -92,7 +92,7 @@ def _side_by_side(lanes: int) -> Any:
 _tally_8, _tally_16, _tally_32 = _side_by_side(8), _side_by_side(16), _side_by_side(32)
 
 
-@inner
+@inlined
 def tally(
     cuts: npt.NDArray[np.float32],
     size: int,

@@ -165,8 +165,8 @@ def count_two(
     cuts: npt.NDArray[np.float32],
     counts: npt.NDArray[np.uint32],
 ) -> None:
-    """Add the samples of two classes to `counts`, and to those that have the least and those that have the greatest
-    value, for which there are two thresholds more."""
+    """Add up to `AT_ONCE` samples of two classes to `counts`, and to those that have the least and those that have the
+    greatest value, for which there are two thresholds more."""
     s, n = cuts.size, values.size
     limits, sums = local_floats(), local_ints()
     for j in range(s):

@@ -9,6 +9,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from dynfrsdb_engine.intervals import tally
 from dynfrsdb_engine.kernel import kernel
 from dynfrsdb_engine.records import unpack_split
 from dynfrsdb_engine.reference import refer
@@ -24,6 +25,18 @@ def door(part: Callable[..., Any]) -> Callable[..., Any]:
 
     made: Callable[..., Any] = numba.njit(call)
     return made
+
+
+@kernel
+def weigh_up(
+    cuts: npt.NDArray[np.float32],
+    size: int,
+    values: npt.NDArray[np.float32],
+    weights: npt.NDArray[np.int32],
+    sums: npt.NDArray[np.int32],
+) -> None:
+    """`tally`, which is compiled only as part of a kernel that names what it hands over."""
+    tally(cuts, size, values, weights, sums)
 
 
 @kernel

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dynfrsdb_engine.intervals import intervals, sort, tally
+from dynfrsdb_engine.intervals import intervals, sort
 from dynfrsdb_engine.local import ROOM
 from dynfrsdb_engine.ordered import least_and_greatest, next_below
 from dynfrsdb_engine.score import best_gini, best_gini_of_two, left_sides, score_sides
 from dynfrsdb_engine.spec import EXAMPLE
-from tests.engine.doors import candidate_stats, door
+from tests.engine.doors import candidate_stats, door, weigh_up
 
-weigh_up, range_of, one_below = door(tally), door(least_and_greatest), door(next_below)
+range_of, one_below = door(least_and_greatest), door(next_below)
 count_below, in_order, of_many, of_two = door(intervals), door(sort), door(best_gini), door(best_gini_of_two)
 sides_of, score_all = door(left_sides), door(score_sides)
 
