@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from itertools import chain
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -152,17 +151,14 @@ def write_trees(
     report: Progress,
     meanwhile: Callable[[], None] = lambda: None,
 ) -> None:
-    """Grow all trees of samples whose rows lie in slots 0, 1, 2, ... in the order of their ids, and write them.
-
-    Does also what can be done `meanwhile`, when the threads have begun."""
+    """Grow all trees of samples whose rows lie in slots 0, 1, 2, ... in the order of their ids, and write them. Does
+    also what can be done `meanwhile`."""
     starts, members = occupants(spec, ids)
     written = builder.rows
     rows = Rows(written.words, written.floats, written.multipliers)
     waiting: dict[str, Records] = {"nodes": {}, "buckets": {}}
-    with closing(grown(spec, rows, tree_jobs(spec, starts, members), together=at_once(spec))) as growths:
-        first = next(growths)
-        meanwhile()
-        for growth in chain((first,), growths):
+    with closing(grown(spec, rows, tree_jobs(spec, starts, members), at_once(spec), meanwhile)) as growths:
+        for growth in growths:
             for (database, records), more in zip(waiting.items(), growth_records(growth), strict=True):
                 records |= more
                 if len(records) >= RECORDS_AT_ONCE:
@@ -229,24 +225,38 @@ def occupants(spec: Spec, ids: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.i
     return starts, members
 
 
-def grown(spec: Spec, rows: Rows, jobs: Iterator[Job], together: int = 0) -> Generator[Growth, None, None]:
-    """Grow whole trees in threads, in order, never more than `SAMPLES_AHEAD` or a few trees ahead; those that have
-    fewer than `together` samples between them in one go."""
-    count, samples = threads(), 0
+def grown(
+    spec: Spec, rows: Rows, jobs: Iterator[Job], together: int = 0, meanwhile: Callable[[], None] = lambda: None
+) -> Generator[Growth, None, None]:
+    """Grow whole trees in threads, in order; those that have fewer than `together` samples between them in one go. Does
+    also what can be done `meanwhile`, when the threads have begun."""
+    count = threads()
+    with workers(count) as pool, closing(_ahead(pool, count, spec, rows, in_groups(jobs, together))) as futures:
+        for place, future in enumerate(futures):
+            if not place:
+                meanwhile()
+            yield future.result()
+
+
+def _ahead(
+    pool: Executor, count: int, spec: Spec, rows: Rows, groups: Iterator[list[Job]]
+) -> Generator[Future[Growth], None, None]:
+    """The growths of all groups, in order, of which never more than `SAMPLES_AHEAD`, or a few trees, are begun before
+    somebody takes them."""
     least, most = (2 * count, SAMPLES_AHEAD) if count > 1 else (1, 0)
-    ahead: deque[tuple[Future[Growth], int]] = deque()
-    with workers(count) as pool:
-        try:
-            for group in in_groups(jobs, together):
-                size = sum(job.slots.size for job in group)
-                while len(ahead) >= least and samples + size > most:
-                    future, done = ahead.popleft()
-                    samples -= done
-                    yield future.result()
-                ahead.append((pool.submit(grow_jobs, spec, rows, group), size))
-                samples += size
-            while ahead:
-                yield ahead.popleft()[0].result()
-        finally:
-            for future, _ in ahead:
-                future.cancel()
+    begun: deque[tuple[Future[Growth], int]] = deque()
+    samples = 0
+    try:
+        for group in groups:
+            size = sum(job.slots.size for job in group)
+            while len(begun) >= least and samples + size > most:
+                future, done = begun.popleft()
+                samples -= done
+                yield future
+            begun.append((pool.submit(grow_jobs, spec, rows, group), size))
+            samples += size
+        while begun:
+            yield begun.popleft()[0]
+    finally:
+        for future, _ in begun:
+            future.cancel()
