@@ -11,8 +11,9 @@ is four words, and whoever stands at word `at` goes to `words[at + CHILD]`, four
 
 Rows come in blocks of eight, feature by feature, and walk side by side, so that their waits for memory overlap. What a
 leaf says is divided out once, not for every row. Shares come in pairs, the last maybe nothing for column 0, because an
-odd one would be a branch that nobody can foresee. What is not in memory, or tagged, says NaN; no leaf does, so a row
-that went there is known by its answer, and the caller answers in another way (predict.py).
+odd one would be a branch that nobody can foresee; of two classes each leaf has both, in their order. What is not in
+memory, or tagged, says NaN; no leaf does, so a row that went there is known by its answer, and the caller answers in
+another way (predict.py).
 
 Nothing is kept from call to call, so there is nothing that a change could leave behind."""
 
@@ -29,6 +30,7 @@ from dynfrsdb_engine.working import LEAF_POINT, TOP_LEAF, TOP_POINT, Working, wo
 
 LANES = 8
 """Rows that walk side by side."""
+PAIR = 2
 CUT, FEATURE, CHILD, SAID, WORDS = (np.uint64(word) for word in range(5))
 SHARE = np.dtype([("value", "f8"), ("column", "u8")], align=True)
 ENDLESS, NOTHING = np.float32(np.inf), np.float64(0.0)
@@ -63,6 +65,11 @@ def put_shares(spec: Spec, w: Working, point: Record, shares: Shares, k: int) ->
         return put_share(shares, put_share(shares, k, 0, np.nan), 0, NOTHING)
     place = np.int64(point.child)
     n, m = np.float64(w.leaves[place]), w.leaves[place + 1]
+    if spec.classes == PAIR:
+        put_share(shares, put_share(shares, k, 0, NOTHING), 1, NOTHING)
+        for c in range(place + 2, place + 2 + 2 * m, 2):
+            shares[k + w.leaves[c]].value = np.float64(w.leaves[c + 1]) / n
+        return k + PAIR
     for c in range(place + 2, place + 2 + 2 * m, 2):
         mean = np.float64(w.leaves[c + 1]) / n
         k = put_share(shares, k, w.leaves[c], mean if spec.classes else spec.offset + spec.step * mean)
@@ -114,6 +121,29 @@ def walk(words: Words, cuts: Blocks, depth: int, blocks: Blocks, at: np.uint64, 
 
 
 @inner
+def add_pairs(
+    words: Words, ends: npt.NDArray[np.uint64], lanes: np.uint64, shares: Shares, out: npt.NDArray[np.float64]
+) -> None:
+    """Add what the leaves say where rows have ended, of two classes."""
+    for j in range(lanes):
+        k = np.uint64(words[ends[j] + SAID])
+        out[j, ZERO] += shares[k].value
+        out[j, ONE] += shares[k + ONE].value
+
+
+@inner
+def add_shares(
+    words: Words, ends: npt.NDArray[np.uint64], lanes: np.uint64, shares: Shares, out: npt.NDArray[np.float64]
+) -> None:
+    """The same of any number of classes, or of targets."""
+    for j in range(lanes):
+        said = ends[j] + SAID
+        for k in range(np.uint64(words[said]), np.uint64(words[said + WORDS]), TWO):
+            out[j, shares[k].column] += shares[k].value
+            out[j, shares[k + ONE].column] += shares[k + ONE].value
+
+
+@inner
 def add_tree(words: Words, depth: int, shares: Shares, blocks: Blocks, out: npt.NDArray[np.float64]) -> None:
     """Add what a tree says to all answers."""
     cuts, ends = words.view(np.float32), np.empty(LANES, np.uint64)
@@ -123,11 +153,11 @@ def add_tree(words: Words, depth: int, shares: Shares, blocks: Blocks, out: npt.
     for block in range(np.uint64(blocks.shape[0])):
         walk(words, cuts, depth, flat, block * width, ends)
         first = block * np.uint64(LANES)
-        for j in range(min(np.uint64(LANES), n - first)):
-            said = ends[j] + SAID
-            for k in range(np.uint64(words[said]), np.uint64(words[said + WORDS]), TWO):
-                out[first + j, shares[k].column] += shares[k].value
-                out[first + j, shares[k + ONE].column] += shares[k + ONE].value
+        lanes = min(np.uint64(LANES), n - first)
+        if out.shape[1] == PAIR:
+            add_pairs(words, ends, lanes, shares, out[first:])
+        else:
+            add_shares(words, ends, lanes, shares, out[first:])
 
 
 @inner
