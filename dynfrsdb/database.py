@@ -124,6 +124,7 @@ class Database(Duties):
     def _once(
         self, act: Callable[[Transaction], Any], request_id: Any, timeout: float, dry_run: bool
     ) -> Receipt | Plan | Any:
+        dry_run = inputs.flag(dry_run, "dry_run")
         transaction = Transaction(self, request_id, timeout, "transaction", rehearses=dry_run)
         if not dry_run:
             with transaction:
@@ -152,7 +153,9 @@ class Database(Duties):
         processes that still have them open. `dry_run=True` only says how much free space it takes.
         """
         self._refuse_inside("vacuum")
-        return vacuum(self, inputs.seconds(timeout, "timeout"), inputs.callback(progress), dry_run)
+        return vacuum(
+            self, inputs.seconds(timeout, "timeout"), inputs.callback(progress), inputs.flag(dry_run, "dry_run")
+        )
 
     def erasure_status(self) -> list[Erasure]:
         """All changes that removed samples: which stage each has reached, when, and who holds it back."""

@@ -200,6 +200,13 @@ def count(value: Any, name: str, least: int) -> int:
     return int(value)
 
 
+def flag(value: Any, name: str) -> bool:
+    """True or False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise InvalidInput(f"{name} is of type {type(value).__name__}; pass True or False")
+    return bool(value)
+
+
 def callback(progress: Any) -> Any:
     """What is called with (stage, done, total), or None."""
     if progress is not None and not callable(progress):

@@ -19,4 +19,4 @@ def migrate(
     The forest, its answers, its digest and the ledger stay the same. Each step is whole or has not happened."""
     place, wait = inputs.place(path), inputs.seconds(timeout, "timeout")
     report = inputs.callback(progress) or (lambda stage, done, total: None)
-    return look(place) if dry_run else carry_out(place, wait, report)
+    return look(place) if inputs.flag(dry_run, "dry_run") else carry_out(place, wait, report)

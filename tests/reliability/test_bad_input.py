@@ -227,8 +227,6 @@ JUNK: list[Any] = [
     object(), np.zeros((1, 4)), np.zeros(3), np.array("x"), "9999-99-99",
 ]  # fmt: skip
 PLAUSIBLE: dict[str, Any] = {"X": ROW, "y": ["no"], "ids": [1], "n_features": 4}
-FLAGS = {"dry_run"}
-"""Whatever is true or false may be passed for them."""
 
 
 def face(db: dynfrsdb.Database) -> dict[str, Callable[..., Any]]:
@@ -243,7 +241,7 @@ def with_junk(act: Callable[..., Any], place: Path) -> Iterator[dict[str, Any]]:
     there = [each for each in inspect.signature(act).parameters.values() if each.kind < each.VAR_KEYWORD]
     needed = {each.name: PLAUSIBLE.get(each.name, str(place / "new")) for each in there if each.default is each.empty}
     for each in there:
-        if each.name not in FLAGS and each.kind != each.VAR_POSITIONAL:
+        if each.kind != each.VAR_POSITIONAL:
             yield from ({**needed, each.name: bad} for bad in JUNK)
 
 

@@ -32,16 +32,19 @@ def numba_only() -> dict[str, Any]:
     return {"numba": numba.__version__, "peak": memory()}
 
 
-def work(path: str, rows: str, ids: str) -> dict[str, Any]:
-    """Open a store, make removals and as many queries; how much memory did that take?"""
+def work(path: str, rows: str, ids: str, patience: str = "inf") -> dict[str, Any]:
+    """Open a store, make removals and as many queries, for so many seconds at most; how much memory did that take?"""
     import numpy as np
 
     import dynfrsdb
 
     X, removals, queries = np.load(rows), [], []
+    end = time.perf_counter() + float(patience)
     with dynfrsdb.open(path, "w") as db:
         for turn, id in enumerate(np.load(ids).tolist()):
             started = time.perf_counter()
+            if started > end:
+                break
             db.remove([id])
             removed = time.perf_counter()
             db.predict_proba(X[turn % len(X)][None])

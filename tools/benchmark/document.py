@@ -119,8 +119,9 @@ SCALE = """\
 Generated rows in the shape of the Higgs set (28 floats, two classes), {words}. Building uses every core.
 
 *Memory* counts pages of mapped files, which a process may keep while nobody else wants them. How much it needs is seen
-where the system takes them back: *in 1.5 GiB* is another process that makes as many removals and queries, cold, in a
-control group that holds it, and the page cache that it fills, to that.
+where the system takes them back: *in 1.5 GiB* is another process that makes as many removals and queries, cold, for
+three minutes at most, in a control group that holds it, and the page cache that it fills, to that. Where the store is
+larger than this, it waits for the disk, which reads the rows of a large tag one by one.
 
 {table}
 {targets}"""

@@ -30,6 +30,9 @@ RETRAINED = 1_000_000
 """scikit-learn trains on up to this many rows; beyond, it would take longer than everything else together."""
 LIMIT = 3 << 29
 """Bytes that one process is held to: 1.5 GiB, where the system lets us make a control group."""
+PATIENCE = 180
+"""Seconds after which the process that is held to a limit makes no further removal: it may wait for the disk most of
+the time."""
 SETTLED_IN = 10
 """Removals and queries that are not counted: they load the kernels."""
 
@@ -78,7 +81,7 @@ def _work(store: Path, rows: int, questions: Path, directory: Path, note: Callab
     with confined(LIMIT) as group:
         if group is None:
             return
-        done = child("work", str(store), str(questions), str(chosen), group=group)
+        done = child("work", str(store), str(questions), str(chosen), str(PATIENCE), group=group)
         note("removal, in 1.5 GiB", done["removals"][SETTLED_IN:])
         note("query after a removal, in 1.5 GiB", done["queries"][SETTLED_IN:])
         note("memory and page cache, in 1.5 GiB", [group.peak()], "B")
