@@ -22,7 +22,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -84,9 +84,15 @@ class Generation:
         self._known: weakref.WeakValueDictionary[int, Known] = weakref.WeakValueDictionary()
         """By transaction; kept by its snapshots, and the newest one also here."""
         self._newest_known: Known | None = None
-        self._open(writable, ("meta",))
+        meta = check_length(directory / layout.DATA_FILE, store)
         self._guard = Guard(directory / layout.DATA_FILE)
         self._before_writing = BeforeWriting(self._guard)
+        try:
+            self._refuse_newer(meta.transaction)
+            self._open(writable, ("meta",))
+        except BaseException:
+            self._guard.close()
+            raise
         try:
             self.identity: formats.Identity = self._read_meta(layout.META_FORMAT)
             formats.refuse_unknown(store, self.identity)
@@ -304,6 +310,18 @@ class Generation:
         except BaseException:
             self.env.close()
             raise
+
+    def _refuse_newer(self, transaction: int) -> None:
+        """Before anything is mapped: raise if the store has a format that we do not know. Somebody may be writing on
+        these pages just now; what makes no sense here is left to who reads it in a transaction."""
+        identity: formats.Identity | None = None
+        with suppress(Unsound, CorruptStore):
+            known = self._guard.begin(transaction)
+            value = None if known is None else self._guard.read(known, "meta", layout.META_FORMAT)
+            payload = None if value is None else records.unpack("meta", layout.META_FORMAT, value)
+            identity = None if payload is None else records.unframe(payload)
+        if identity is not None:
+            formats.refuse_unknown(self.store, identity)
 
     def _open_rest(self) -> None:
         """Open the other databases, once the format is known."""

@@ -145,6 +145,16 @@ class Guard:
         if tree is not None:
             self._visit(known, tree.root, tree.depth, (first, last), EVERYTHING)
 
+    def read(self, known: Known, database: str, key: bytes) -> bytes | None:
+        """A value that has no pages of its own, without LMDB; None if there is none."""
+        tree = self.tree(known, database)
+        if tree is None:
+            return None
+        number, _ = self._way_down(known, tree, key, tree.depth - 1)
+        page = self._page(number, known.last_page)
+        found = (page[at : at + size] for at, its, size, flags in records_of(page, number) if its == key and not flags)
+        return next(found, None)
+
     def has_long(self, known: Known, database: str) -> bool:
         """Whether values of a database have pages of their own."""
         tree = self.tree(known, database)

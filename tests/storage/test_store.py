@@ -187,7 +187,9 @@ def test_a_foreign_data_file_is_refused(path: Path) -> None:
         Store.open(path, writable=False)
 
 
-def test_a_newer_format_is_refused_whatever_else_it_changes(path: Path) -> None:
+def test_a_newer_format_is_refused_whatever_else_it_changes_before_anything_is_mapped(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     newer = {"format": layout.FORMAT + 1, "algorithm": 1, "uuid": bytes(16), "needs": "7.5"}
     with Store.open(path, writable=True) as store, store.write() as session:
         session.put("meta", layout.META_FORMAT, records.frame(newer))
@@ -195,6 +197,11 @@ def test_a_newer_format_is_refused_whatever_else_it_changes(path: Path) -> None:
         session.commit()
     drop(path, "queue")
 
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("LMDB maps the file")
+
+    monkeypatch.setattr(lmdb, "open", refuse)
+    monkeypatch.setattr(lmdb, "Environment", refuse)
     with pytest.raises(UnsupportedFormat, match=rf"has format {layout.FORMAT + 1}, .*; install dynfrsdb 7\.5 or newer"):
         Store.open(path, writable=False)
 
