@@ -71,15 +71,10 @@ class Shelf:
         return found
 
     def long_list(self, tree: int, path: int) -> Slots:
-        """The slots of a long list, ascending."""
-        return np.concatenate([np.empty(0, np.uint32), *(slots for _, slots in chunks(self._open(), tree, path))])
-
-
-def chunks(snapshot: Snapshot, tree: int, path: int) -> Iterator[tuple[bytes, Slots]]:
-    """The chunks of a long list as (key, slots); the caller knows how many slots there are."""
-    node = layout.node_key(tree, path)
-    for key, data in snapshot.scan("buckets", node + bytes(4), node + b"\xff" * 4, counted=True):
-        yield key, np.frombuffer(data, "<u4")
+        """The slots of a long list, ascending; the caller knows how many there are."""
+        node = layout.node_key(tree, path)
+        found = self._open().scan("buckets", node + bytes(4), node + b"\xff" * 4, counted=True)
+        return np.frombuffer(b"".join(data for _, data in found), "<u4").astype(np.uint32)
 
 
 def growth_records(growth: Growth) -> tuple[Records, Records]:

@@ -84,11 +84,9 @@ class Generation:
         self._known: weakref.WeakValueDictionary[int, Known] = weakref.WeakValueDictionary()
         """By transaction; kept by its snapshots, and the newest one also here."""
         self._newest_known: Known | None = None
-        meta = check_length(directory / layout.DATA_FILE, store)
         self._guard = Guard(directory / layout.DATA_FILE)
         self._before_writing = BeforeWriting(self._guard)
         try:
-            self._refuse_newer(meta.transaction)
             self._open(writable, ("meta",))
         except BaseException:
             self._guard.close()
@@ -190,11 +188,7 @@ class Generation:
             try:
                 return self._guard.free_list(known, counting=not self.has_looked(known))
             except Unsound as error:
-                raise CorruptStore(
-                    f"the list of free pages in '{self.store}' is damaged ({error}); nothing was changed. The store "
-                    f"can be read: make a copy with 'dynfrsdb backup --unrecorded {self.store} DEST' and put it in its "
-                    "place"
-                ) from error
+                raise damaged_free_list(self.store, str(error)) from error
 
     @contextmanager
     def _guarded(self, database: str) -> Iterator[None]:
@@ -302,7 +296,7 @@ class Generation:
             raise lmdb_env.translate(error.__cause__, self.store) from error
 
     def _open(self, writable: bool, names: Iterable[str]) -> None:
-        check_length(self.directory / layout.DATA_FILE, self.store)
+        self._refuse_newer(check_length(self.directory / layout.DATA_FILE, self.store).transaction)
         self.env = lmdb_env.open_env(self.directory, writable, self.store, inherited=self.key in _inherited)
         self.writable = writable
         try:
@@ -435,6 +429,14 @@ def attach(store: str, directory: Path, lease: Lease, writable: bool) -> Generat
             found.release()
             raise
     return found
+
+
+def damaged_free_list(store: str, why: str) -> CorruptStore:
+    """The error for a list of free pages that LMDB must not write by."""
+    return CorruptStore(
+        f"the list of free pages in '{store}' is damaged ({why}); nothing was changed. The store can be read: make a "
+        f"copy with 'dynfrsdb backup --unrecorded {store} DEST' and put it in its place"
+    )
 
 
 def share(generation: Generation) -> Generation:

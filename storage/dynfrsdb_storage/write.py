@@ -37,6 +37,7 @@ from dynfrsdb_storage import ages, formats, layout, ledger, records, stages
 from dynfrsdb_storage.directory import other_generations, switch_current
 from dynfrsdb_storage.errors import ClosedStore, CorruptStore
 from dynfrsdb_storage.failpoints import failpoint
+from dynfrsdb_storage.generation import damaged_free_list
 from dynfrsdb_storage.locks import WriterLock
 from dynfrsdb_storage.planned import Cuts, Planned, counter_places
 from dynfrsdb_storage.read import Snapshot
@@ -345,11 +346,7 @@ class WriteSession:
     def _refuse_damaged_free_list(self, noted: int | None) -> None:
         """Raise if LMDB's list of free pages is not as the last writer left it: LMDB would overwrite what is on it."""
         if not self.snapshot.has_looked and self.snapshot.free_list() != noted and noted is not None:
-            store = self._store.path
-            raise CorruptStore(
-                f"the list of free pages in '{store}' is damaged; nothing was changed. The store can be read: make a "
-                f"copy with 'dynfrsdb backup --unrecorded {store} DEST' and put it in its place"
-            )
+            raise damaged_free_list(str(self._store.path), "it is not as the last writer left it")
 
     def _sync_rows(self) -> None:
         failpoint("rows-sync-before")
