@@ -16,6 +16,10 @@ Keys go down the tree together, in their order:
 Where many of them need one branch, all its records are read and held against each other; where there are few, they are
 searched for step by step, as LMDB does it.
 
+Looking here and there costs some four times as much a leaf as looking at all leaves of a database one after the other.
+So who has looked at a quarter of them, or is about to, looks at all, and is done for a minute. (If one of them is bad,
+that is the business of who writes there, and looking goes on here and there.)
+
 Not done here: what is inside the leaves that are changed. Damage there is carried along into the new page; the
 checksums of the records name it.
 """
@@ -35,6 +39,10 @@ _FEW = 20
 """Spans up to which a branch is searched for each, and not read wholly."""
 _NEARLY_EMPTY = PAGE_BYTES * 7 // 10
 """Free bytes that a leaf must have before LMDB joins it with a neighbour: it does so from three quarters on."""
+_AFFORDABLE = 16_384
+"""Leaves of a database up to which all are looked at together: that takes 10 to 20 ms."""
+_CHEAPER = 4
+"""How many times as much it costs to look at one leaf as at one of all."""
 _LONGER_THAN_OURS = 64
 """More bytes than a key of ours has."""
 
@@ -61,14 +69,28 @@ class BeforeWriting:
         self, known: Known, database: str, firsts: Sequence[bytes], lasts: Sequence[bytes], joining: bool
     ) -> None:
         tree = self._guard.tree(known, database)
-        if tree is None:
-            self.looked.add(database, joining, EVERYTHING)
+        if tree is None or self._looks_at_all(known, tree, database, len(firsts)):
+            self.looked.add(database, True, EVERYTHING)
             return
-        runs = _runs(bounds for _, bounds in self._leaves(known, tree, firsts, lasts, joining))
+        leaves = self._leaves(known, tree, firsts, lasts, joining)
+        self.looked.spend(database, len(leaves))
+        runs = _runs(bounds for _, bounds in leaves)
         if joining:
             self._look_around(known, tree, runs)
         for run in runs:
             self.looked.add(database, joining, run)
+
+    def _looks_at_all(self, known: Known, tree: Tree, database: str, wanted: int) -> bool:
+        """Look at the whole database, if it is time to, and say whether all of it is sound."""
+        spent = self.looked.spent(database) + min(wanted, tree.leaves)
+        if tree.long_pages or tree.leaves > _AFFORDABLE or spent * _CHEAPER < tree.leaves:
+            return False
+        try:
+            self._guard.look_at_all(known, tree)
+        except Unsound:
+            self.looked.spend(database, -tree.leaves)
+            return False
+        return True
 
     def _leaves(
         self, known: Known, tree: Tree, firsts: Sequence[bytes], lasts: Sequence[bytes], joining: bool

@@ -151,9 +151,6 @@ class Generation:
     def look_for(self, known: Known, database: str, keys: Keys) -> None:
         """Before somebody gets values: raise if the length of a long one is damaged, or a branch on the way. Where none
         is long, a handle that writes looks at nothing: a short value cannot lead out of its page."""
-        trees = known.trees
-        if self.writable and trees is not None and not ((tree := trees.get(database.encode())) and tree.long_pages):
-            return
         with self._guarded(database):
             if not self.writable or self._guard.has_long(known, database):
                 self._guard.look_for(known, database, keys)

@@ -48,6 +48,7 @@ from dynfrsdb_storage.treepages import (
     Unsound,
     child_of,
     number_at,
+    place_of,
     records_of,
     refuse_unordered,
     search,
@@ -59,6 +60,8 @@ _TREE = struct.Struct("<IHHQQQQQ")
 _NO_PAGE = 0xFFFFFFFFFFFFFFFF
 _WHOSE = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)
 _METAS = 2
+_AT_ONCE = 256 << 10
+"""Bytes that are read together where many pages are looked at."""
 _FEWEST = {BRANCH: 2, LEAF: 1}
 """Records that a page of each kind has at least."""
 
@@ -90,6 +93,8 @@ class Known:
     main_root: int
     own_pages: int
     """Pages of meta, and of the two trees that hold free pages and databases."""
+    main_page: bytes = b""
+    """The page that names the databases."""
     trees: dict[bytes, Tree] | None = None
     branches: dict[int, Branch] = field(default_factory=dict)
     leaves: dict[int, tuple[bytes, bytes]] = field(default_factory=dict)
@@ -107,7 +112,7 @@ class Known:
     def doubt(self) -> None:
         """Believe nothing for long: forget what was looked at more than a minute ago."""
         if time.monotonic() >= self.since + looked.TRUSTED:
-            self.since, self.trees = time.monotonic(), None
+            self.since, self.trees, self.main_page = time.monotonic(), None, b""
             for pages in (self.branches, self.leaves, self.pages, self.headers):
                 pages.clear()
 
@@ -156,8 +161,12 @@ class Guard:
         return next(found, None)
 
     def has_long(self, known: Known, database: str) -> bool:
-        """Whether values of a database have pages of their own."""
-        tree = self.tree(known, database)
+        """Whether values of a database have pages of their own. Every change asks after the commit before it, so this
+        searches for one record and does not look at the others."""
+        if known.trees is None:
+            tree = self._tree_by_search(known, database.encode())
+        else:
+            tree = self.tree(known, database)
         return tree is not None and tree.long_pages > 0
 
     def look_for(self, known: Known, database: str, keys: Keys) -> None:
@@ -307,6 +316,28 @@ class Guard:
                 raw = os.pread(descriptor, PAGE_HEADER, number * PAGE_BYTES) if number <= last_page else b""
                 headers[number] = _free_bytes(raw, number)
 
+    def look_at_all(self, known: Known, tree: Tree) -> None:
+        """Raise Unsound if a branch of a tree is bad, or the header of a leaf."""
+        level = [(tree.root, EVERYTHING)]
+        for _ in range(tree.depth - 1):
+            branches = [(self.branch_at(known, number, bounds), bounds) for number, bounds in level]
+            level = [
+                (child, _between(keys, i, bounds))
+                for (keys, children), bounds in branches
+                for i, child in enumerate(children)
+            ]
+        self._look_at_headers_together(known, sorted(number for number, _ in level))
+
+    def _look_at_headers_together(self, known: Known, numbers: Sequence[int]) -> None:
+        """Look at the headers of ascending pages, reading what lies between them as well."""
+        first, raw = 0, b""
+        for number in numbers:
+            at = (number - first) * PAGE_BYTES
+            if at >= len(raw) and number <= known.last_page:
+                first, at = number, 0
+                raw = os.pread(self._descriptor, _AT_ONCE, number * PAGE_BYTES)
+            known.headers[number] = _free_bytes(raw[at : at + PAGE_HEADER], number)
+
     def _trees_of(self, known: Known) -> dict[bytes, Tree]:
         """All sub-databases."""
         trees = known.trees
@@ -316,15 +347,26 @@ class Guard:
 
     def _trees(self, known: Known) -> dict[bytes, Tree]:
         """The same as they are on disk; they fit one page."""
-        page = self._page(known.main_root, known.last_page)
-        if not page[10] & LEAF:
-            raise Unsound(f"page {known.main_root} is no leaf")
-        trees = {}
+        page, trees = self._main_page(known), {}
         for at, key, size, flags in records_of(page, known.main_root):
             if flags & SUBTREE and size == _TREE.size:
-                _, _, depth, branches, leaves, long_pages, records, root = _TREE.unpack_from(page, at)
-                trees[key] = Tree(root, depth, leaves, long_pages, records, branches + leaves + long_pages)
+                trees[key] = _tree_at(page, at)
         return trees
+
+    def _tree_by_search(self, known: Known, name: bytes) -> Tree | None:
+        """One sub-database, found as LMDB finds it; None if there is none of this name."""
+        page = self._main_page(known)
+        at = place_of(page, known.main_root, name)
+        return None if at is None or at > PAGE_BYTES - _TREE.size else _tree_at(page, at)
+
+    def _main_page(self, known: Known) -> bytes:
+        """The page that names all sub-databases."""
+        if not known.main_page:
+            page = self._page(known.main_root, known.last_page)
+            if not page[10] & LEAF:
+                raise Unsound(f"page {known.main_root} is no leaf")
+            known.main_page = page
+        return known.main_page
 
     def _visit(self, known: Known, number: int, levels: int, wanted: Range, bounds: Range) -> None:
         """Look at a page, whose keys must lie within `bounds`, and at what is below it and near `wanted`."""
@@ -390,6 +432,12 @@ class Guard:
             raise Unsound(f"page {number} does not exist")
         _free_bytes(page, number)
         return page
+
+
+def _tree_at(page: bytes, at: int) -> Tree:
+    """A sub-database, as the main page has it."""
+    _, _, depth, branches, leaves, long_pages, records, root = _TREE.unpack_from(page, at)
+    return Tree(root, depth, leaves, long_pages, records, branches + leaves + long_pages)
 
 
 def _free_bytes(page: bytes, number: int) -> int:

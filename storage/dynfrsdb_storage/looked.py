@@ -29,6 +29,7 @@ class Looked:
         self._transaction = -1
         self._since = 0.0
         self._ranges: dict[tuple[str, bool], Bounds] = {}
+        self._spent: dict[str, int] = {}
 
     def is_at(self, transaction: int) -> bool:
         """Whether what was looked at still holds in a transaction of LMDB's."""
@@ -39,6 +40,15 @@ class Looked:
         if not self.is_at(transaction):
             self._transaction, self._since = transaction, time.monotonic()
             self._ranges.clear()
+            self._spent.clear()
+
+    def spent(self, database: str) -> int:
+        """How many leaves of a database were looked at, one here and one there."""
+        return self._spent.get(database, 0)
+
+    def spend(self, database: str, leaves: int) -> None:
+        """Note that so many more were looked at."""
+        self._spent[database] = self.spent(database) + leaves
 
     def committed(self, transaction: int) -> None:
         """This process has made this transaction, on top of the one before."""
@@ -53,7 +63,7 @@ class Looked:
 
     def unseen(self, database: str, keys: Sequence[bytes]) -> Sequence[bytes]:
         """Those of sorted keys that were not looked at, neither for writes that may join pages nor for others."""
-        for joining in (False, True):
+        for joining in (True, False):
             begins, ends = self._ranges.get((database, joining), _NOWHERE)
             if begins and keys:
                 keys = _outside(begins, ends, keys)

@@ -69,17 +69,24 @@ def value_of(page: bytes, number: int, key: bytes) -> tuple[int, int] | None:
     or nothing."""
     if not page[10] & LEAF:
         raise Unsound(f"page {number} is no leaf")
-    i, _ = search(page, number, key)
-    if i < 0:
+    value = place_of(page, number, key)
+    if value is None:
         return None
-    (at,) = _OFFSET.unpack_from(page, PAGE_HEADER + 2 * i)
-    low, high, flags, key_size = _NODE.unpack_from(page, at)
-    value, size = at + 8 + key_size, low | high << 16
-    if page[at + 8 : value] != key:
-        return None
+    low, high, flags, _ = _NODE.unpack_from(page, value - len(key) - _NODE.size)
+    size = low | high << 16
     if value + (8 if flags & LONG_VALUE else size) > PAGE_BYTES:
         raise Unsound(f"a record of page {number} is longer than the page")
     return (number_at(page, value), size) if flags & LONG_VALUE else None
+
+
+def place_of(page: bytes, number: int, key: bytes) -> int | None:
+    """Where the value begins that LMDB finds for `key` in a leaf; None if it finds nothing."""
+    i, _ = search(page, number, key)
+    if i < 0:
+        return None
+    begin = _OFFSET.unpack_from(page, PAGE_HEADER + 2 * i)[0] + _NODE.size
+    value = begin + _NODE.unpack_from(page, begin - _NODE.size)[3]
+    return int(value) if page[begin:value] == key else None
 
 
 def number_at(page: bytes, at: int) -> int:
