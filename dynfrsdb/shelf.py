@@ -9,7 +9,7 @@ same key; a long list lies in `buckets` as well, in chunks of sorted slots, each
     buckets  3|0b101|8017     the last 100
 
 so that one sample that leaves a list of thousands rewrites one chunk. `Shelf` reads them for the engine;
-`growth_records`, `edit_lists` and `clear` write what a commit changed."""
+`sealed_records`, `edit_lists` and `clear` write what a commit changed."""
 
 from __future__ import annotations
 
@@ -23,12 +23,16 @@ import numpy.typing as npt
 
 from dynfrsdb_engine.forest import Damaged
 from dynfrsdb_engine.grow import Growth
+from dynfrsdb_engine.sealing import Sealed, seal_growth
 from dynfrsdb_storage import Snapshot, WriteSession, layout
+from dynfrsdb_storage.records import seed_of
 
 CHUNK = 450
 """Slots in a chunk when a long list is written: 1,800 bytes, so that two chunks share a page."""
 MOST = 474
 """Slots that a chunk may grow to before it is written as two."""
+SEEDS = seed_of("nodes"), seed_of("buckets")
+"""Where the checksums of tree records begin."""
 FIRST_CHUNK = bytes(4)
 """Behind a node's key: that of its bucket."""
 Slots = npt.NDArray[np.uint32]
@@ -94,6 +98,23 @@ def growth_records(growth: Growth) -> tuple[Records, Records]:
     if listed.size:
         buckets = dict(sorted([*buckets.items(), *_list_records(growth, listed)], key=itemgetter(0)))
     return nodes, buckets
+
+
+def sealed_records(growth: Growth) -> tuple[Records, Records]:
+    """The same as the store keeps them, checksums in front, in the order of the growth."""
+    nodes, buckets = seal_growth(growth, SEEDS, CHUNK)
+    return _by_key(nodes), _by_key(buckets)
+
+
+def _by_key(sealed: Sealed) -> Records:
+    """Sealed values by their keys."""
+    keys, values, width = sealed.keys.tobytes(), sealed.values.tobytes(), sealed.keys.shape[1]
+    ends = sealed.ends.tolist()
+    begins = [0, *ends]
+    return {
+        keys[at : at + width]: values[begin:end]
+        for at, begin, end in zip(range(0, len(keys), width), begins, ends, strict=False)
+    }
 
 
 def _list_records(growth: Growth, nodes: npt.NDArray[np.void]) -> Iterator[tuple[bytes, bytes]]:

@@ -11,7 +11,8 @@ block nobody holds means that it died, and that the next writer has to clean up 
 
 Who waits asks again and again, and so does who has just let go; the latter would win nearly always. So writers take
 turns: only who has a `flock` on CURRENT asks for LOCK, and gives it back with LOCK in hand. While one waits with the
-turn, the one that lets go cannot have it.
+turn, the one that lets go cannot have it. (A vacuum replaces CURRENT; a handle that still has the old one open loses
+its place in the queue, once.)
 
 **LEASE** is an empty file in each generation; every process that has the generation open holds a shared `flock` on
 it. Only who gets it exclusively may delete the generation.
@@ -61,28 +62,92 @@ class Holder(NamedTuple):
     since: float = 0.0
 
 
+Noted = tuple[bytes, Holder]
+"""A block as it was left in LOCK, and what it says."""
+NOTHING_NOTED: Noted = b"", Holder()
+
+
+class LockFiles:
+    """The two files that a writer locks, kept open by a handle from one transaction to the next."""
+
+    def __init__(self, store: Path) -> None:
+        self._store = store
+        self._spare: list[_Pair] = []
+        self._pid = os.getpid()
+        self.noted = NOTHING_NOTED
+
+    def take(self) -> "_Pair":
+        """The files, open. Whoever takes them has them alone: threads that shared an open file would share its lock."""
+        if self._pid != os.getpid():  # the parent's, and closed here
+            self._pid, self._spare = os.getpid(), []
+        try:
+            return self._spare.pop()
+        except IndexError:
+            return _Pair.open(self._store)
+
+    def give_back(self, pair: "_Pair") -> None:
+        """Keep the files for the next one, if there are none to keep yet."""
+        if self._spare:
+            pair.close()
+        else:
+            self._spare.append(pair)
+
+    def close(self) -> None:
+        """Close what is kept, because the handle is closed or CURRENT was replaced."""
+        while self._spare and self._pid == os.getpid():
+            self.take().close()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class _Pair(NamedTuple):
+    """Descriptors of CURRENT, which gives the turn, and of LOCK."""
+
+    turn: int
+    lock: int
+
+    @classmethod
+    def open(cls, store: Path) -> "_Pair":
+        with _noting:
+            turn = _open(store, CURRENT_FILE, os.O_RDONLY)
+            _held.add(turn)
+            try:
+                lock = _open(store, LOCK_FILE, os.O_RDWR)
+            except BaseException:
+                _let_go(turn)
+                raise
+            _held.add(lock)
+            return cls(turn, lock)
+
+    def close(self) -> None:
+        _let_go(self.lock)
+        _let_go(self.turn)
+
+
 class WriterLock:
     """The exclusive right to write a store, from `acquire` to `release`."""
 
-    def __init__(self, descriptor: int, holder: Holder, abandoned: bool) -> None:
-        self._descriptor = descriptor
+    def __init__(self, files: LockFiles | None, pair: _Pair, holder: Holder, abandoned: bool) -> None:
+        self._files = files
+        self._pair: _Pair | None = pair
         self._holder = holder
         self.abandoned = abandoned
         """Whether the process that had the lock before us died with it."""
 
     @classmethod
-    def acquire(cls, store: Path, timeout: float, purpose: str) -> "WriterLock":
+    def acquire(cls, store: Path, timeout: float, purpose: str, files: LockFiles | None = None) -> "WriterLock":
         """Take the writer lock of `store`, waiting up to `timeout` seconds, or raise Locked."""
-        descriptor = _wait_for(store, time.monotonic() + timeout)
+        pair = _wait_for(store, time.monotonic() + timeout, _Pair.open(store) if files is None else files.take())
         try:
-            before = _read(descriptor, store)
+            before = _read(pair.lock, store, NOTHING_NOTED if files is None else files.noted)
             host, purpose = _plain(socket.gethostname()), _plain(purpose)
             here = before._replace(host=host, pid=os.getpid(), purpose=purpose, since=time.time())
-            _write(descriptor, here)
+            _write(pair.lock, here)
         except BaseException:
-            _let_go(descriptor)
+            pair.close()
             raise
-        return cls(descriptor, here, abandoned=before.pid != 0)
+        return cls(files, pair, here, abandoned=before.pid != 0)
 
     @property
     def acknowledged(self) -> int:
@@ -92,8 +157,9 @@ class WriterLock:
     def acknowledge(self, commit: int, free_at: int = 0, free_list: int = 0) -> None:
         """Note that `commit` is durable: from now on an older store is a rolled back one. And for the next writer, the
         checksum of LMDB's free list at the place of a snapshot, if it is known."""
+        assert self._pair is not None
         self._holder = self._holder._replace(acknowledged=commit, free_at=free_at, free_list=free_list)
-        _write(self._descriptor, self._holder)
+        _write(self._pair.lock, self._holder)
 
     def free_list(self, place: int) -> int | None:
         """The checksum of LMDB's free list at the `place` of a snapshot, if it was noted for that one."""
@@ -101,14 +167,23 @@ class WriterLock:
 
     def release(self, in_order: bool) -> None:
         """Give the lock back; not `in_order` leaves our pid in the block, so that the next writer cleans up."""
-        if self._descriptor < 0 or self._holder.pid != os.getpid():
+        if self._pair is None or self._holder.pid != os.getpid():
             return
-        descriptor, self._descriptor = self._descriptor, -1
+        pair, self._pair = self._pair, None
         try:
             if in_order:
-                _write(descriptor, self._holder._replace(pid=0))
-        finally:
-            _let_go(descriptor)
+                left = self._holder._replace(pid=0)
+                noted = _write(pair.lock, left), left
+            fcntl.flock(pair.lock, fcntl.LOCK_UN)
+        except BaseException:
+            pair.close()
+            raise
+        if self._files is None:
+            pair.close()
+            return
+        if in_order:
+            self._files.noted = noted
+        self._files.give_back(pair)
 
 
 class Lease:
@@ -168,38 +243,35 @@ def first_block(acknowledged: int) -> bytes:
     return _block(Holder(acknowledged=acknowledged))
 
 
-def _wait_for(store: Path, deadline: float) -> int:
-    """A descriptor of LOCK with an exclusive flock on it."""
-    turn, pause = None, _POLL
+def _wait_for(store: Path, deadline: float, pair: _Pair) -> _Pair:
+    """The lock files, with an exclusive flock on LOCK."""
+    has_turn, pause = False, _POLL
     try:
         while True:
-            if turn is None:
-                turn, pause = _try(store, CURRENT_FILE, os.O_RDONLY), _POLL
-            descriptor = None if turn is None else _try(store, LOCK_FILE, os.O_RDWR)
-            if descriptor is not None:
-                if _still_there(descriptor, store):
-                    return descriptor
-                _let_go(descriptor)
+            if not has_turn:
+                has_turn, pause = _try(pair.turn), _POLL
+            if has_turn and _try(pair.lock):
+                if _still_there(pair.lock, store):
+                    fcntl.flock(pair.turn, fcntl.LOCK_UN)
+                    return pair
+                stale, pair, has_turn = pair, _Pair.open(store), False
+                stale.close()
             if time.monotonic() >= deadline:
                 raise _refusal(store)
             time.sleep(min(pause * random.uniform(0.5, 1.0), max(0.0, deadline - time.monotonic())))
             pause = min(1.1 * pause, _POLL_MOST)
-    finally:
-        if turn is not None:
-            _let_go(turn)
+    except BaseException:
+        pair.close()
+        raise
 
 
-def _try(store: Path, name: str, flags: int) -> int | None:
-    """A descriptor of a file with an exclusive flock on it, if nobody else has one."""
-    with _noting:
-        descriptor = _open(store, name, flags)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(descriptor)
-            return None
-        _held.add(descriptor)
-        return descriptor
+def _try(descriptor: int) -> bool:
+    """Take an exclusive flock on a file, if nobody else has one."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def _open(store: Path, name: str, flags: int) -> int:
@@ -231,9 +303,12 @@ def _let_go(descriptor: int) -> None:
             os.close(descriptor)
 
 
-def _read(descriptor: int, store: Path) -> Holder:
+def _read(descriptor: int, store: Path, noted: Noted = NOTHING_NOTED) -> Holder:
+    """What the block says; who still finds what was `noted` need not read it again."""
     for _ in range(50):
         raw = os.pread(descriptor, LOCK_BYTES, 0)
+        if raw == noted[0]:
+            return noted[1]
         if not raw.strip(b"\0 \n"):
             return Holder()
         check, _, body = raw.rstrip().partition(b" ")
@@ -246,8 +321,11 @@ def _read(descriptor: int, store: Path) -> Holder:
     )
 
 
-def _write(descriptor: int, holder: Holder) -> None:
-    os.pwrite(descriptor, _block(holder), 0)
+def _write(descriptor: int, holder: Holder) -> bytes:
+    """Put a holder into the block; returns it."""
+    block = _block(holder)
+    os.pwrite(descriptor, block, 0)
+    return block
 
 
 def _block(holder: Holder) -> bytes:

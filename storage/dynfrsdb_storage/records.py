@@ -44,6 +44,11 @@ Payload: TypeAlias = bytes | memoryview
 Roots: TypeAlias = "tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32], npt.NDArray[np.uint8]]"
 
 
+def seed_of(database: str) -> int:
+    """Where the checksums of a database begin: who packs its records elsewhere goes on from there, with the key."""
+    return _SEEDS[database]
+
+
 def pack(database: str, key: bytes, payload: Payload) -> bytes:
     """The value to store under `key` of `database`: checksum, payload, padding."""
     return pack_many(database, [(key, payload)])[key]

@@ -24,7 +24,7 @@ from dynfrsdb_storage import ages, formats, layout
 from dynfrsdb_storage.directory import current_mark, open_current, read_current
 from dynfrsdb_storage.errors import ClosedStore, CorruptStore, Error, ReadOnly, Unrestored
 from dynfrsdb_storage.generation import Generation
-from dynfrsdb_storage.locks import read_holder
+from dynfrsdb_storage.locks import LockFiles, read_holder
 from dynfrsdb_storage.read import Snapshot
 from dynfrsdb_storage.retire import old_generations, retire_old
 from dynfrsdb_storage.slots import pending_ranges
@@ -43,6 +43,7 @@ class Store:
         self._current_file = str(path / layout.CURRENT_FILE)
         self.loads: dict[str, int] = dict.fromkeys(layout.DATABASES, 0)
         """How many records of each database were loaded through this handle."""
+        self.lock_files = LockFiles(path)
         self._generation: Generation | None = None
         self._moving = threading.RLock()
         """Held while the handle goes from one generation to another, and while a snapshot is taken."""
@@ -143,6 +144,7 @@ class Store:
         except Error:
             pass  # the next session will do it
         finally:
+            self.lock_files.close()
             with self._moving:
                 generation, self._generation = self._generation, None
             if generation is not None:
@@ -174,6 +176,7 @@ class Store:
             generation.release()
             raise
         before, self._generation, self._mark = self._generation, generation, mark
+        self.lock_files.close()
         if before is not None:
             before.release()
 

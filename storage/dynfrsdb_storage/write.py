@@ -68,7 +68,7 @@ class WriteSession:
         self._broken = ""
 
     def __enter__(self) -> WriteSession:
-        self._lock = WriterLock.acquire(self._store.path, self._timeout, self._purpose)
+        self._lock = WriterLock.acquire(self._store.path, self._timeout, self._purpose, self._store.lock_files)
         try:
             self._generation = self._store.current(writable=True)
             self.snapshot = Snapshot(self._generation, self._store.loads)
@@ -159,6 +159,10 @@ class WriteSession:
     def put_many(self, database: str, pairs: Iterable[tuple[bytes, records.Payload]]) -> None:
         """Write many (key, payload) with the next commit; payloads are copied."""
         self._puts[database].update(records.pack_many(database, pairs))
+
+    def put_packed(self, database: str, values: dict[bytes, bytes]) -> None:
+        """Write many values with the next commit that are packed already (`records.pack`), by their keys."""
+        self._puts[database].update(values)
 
     def delete(self, database: str, key: bytes) -> None:
         """Delete one record, if it is there, with the next commit; deletes come before puts."""
