@@ -59,26 +59,19 @@ class BeforeWriting:
         bad. After a deletion a page may be joined with a neighbour."""
         self.looked.begin(known.transaction)
         spans = _apart(span for span in cuts if not self.looked.covers(database, *span))
-        if spans:
-            self._look(known, database, [first for first, _ in spans], [last for _, last in spans], joining=True)
         unseen = self.looked.unseen(database, keys)
-        if unseen:
-            self._look(known, database, unseen, unseen, joining=False)
-
-    def _look(
-        self, known: Known, database: str, firsts: Sequence[bytes], lasts: Sequence[bytes], joining: bool
-    ) -> None:
+        if not spans and not unseen:
+            return
         tree = self._guard.tree(known, database)
-        if tree is None or self._looks_at_all(known, tree, database, len(firsts)):
+        if tree is None or self._looks_at_all(known, tree, database, len(spans) + len(unseen)):
             self.looked.add(database, True, EVERYTHING)
             return
-        leaves = self._leaves(known, tree, firsts, lasts, joining)
-        self.looked.spend(database, len(leaves))
-        runs = _runs(bounds for _, bounds in leaves)
-        if joining:
-            self._look_around(known, tree, runs)
-        for run in runs:
-            self.looked.add(database, joining, run)
+        if spans:
+            firsts, lasts = [first for first, _ in spans], [last for _, last in spans]
+            self._look(known, tree, database, firsts, lasts, joining=True)
+            unseen = self.looked.unseen(database, unseen)
+        if unseen:
+            self._look(known, tree, database, unseen, unseen, joining=False)
 
     def _looks_at_all(self, known: Known, tree: Tree, database: str, wanted: int) -> bool:
         """Look at the whole database, if it is time to, and say whether all of it is sound."""
@@ -91,6 +84,17 @@ class BeforeWriting:
             self.looked.spend(database, -tree.leaves)
             return False
         return True
+
+    def _look(
+        self, known: Known, tree: Tree, database: str, firsts: Sequence[bytes], lasts: Sequence[bytes], joining: bool
+    ) -> None:
+        leaves = self._leaves(known, tree, firsts, lasts, joining)
+        self.looked.spend(database, len(leaves))
+        runs = _runs(bounds for _, bounds in leaves)
+        if joining:
+            self._look_around(known, tree, runs)
+        for run in runs:
+            self.looked.add(database, joining, run)
 
     def _leaves(
         self, known: Known, tree: Tree, firsts: Sequence[bytes], lasts: Sequence[bytes], joining: bool

@@ -47,6 +47,8 @@ from dynfrsdb_storage.treepages import (
     SUBTREE,
     Unsound,
     child_of,
+    free_bytes,
+    free_bytes_of_many,
     number_at,
     place_of,
     records_of,
@@ -60,10 +62,6 @@ _TREE = struct.Struct("<IHHQQQQQ")
 _NO_PAGE = 0xFFFFFFFFFFFFFFFF
 _WHOSE = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)
 _METAS = 2
-_AT_ONCE = 256 << 10
-"""Bytes that are read together where many pages are looked at."""
-_FEWEST = {BRANCH: 2, LEAF: 1}
-"""Records that a page of each kind has at least."""
 
 Branch = tuple[list[bytes], list[int]]
 EVERYTHING: Range = b"", None
@@ -163,10 +161,8 @@ class Guard:
     def has_long(self, known: Known, database: str) -> bool:
         """Whether values of a database have pages of their own. Every change asks after the commit before it, so this
         searches for one record and does not look at the others."""
-        if known.trees is None:
-            tree = self._tree_by_search(known, database.encode())
-        else:
-            tree = self.tree(known, database)
+        by_search = known.trees is None
+        tree = self._tree_by_search(known, database.encode()) if by_search else self.tree(known, database)
         return tree is not None and tree.long_pages > 0
 
     def look_for(self, known: Known, database: str, keys: Keys) -> None:
@@ -314,7 +310,7 @@ class Guard:
         for number in numbers:
             if number not in headers:
                 raw = os.pread(descriptor, PAGE_HEADER, number * PAGE_BYTES) if number <= last_page else b""
-                headers[number] = _free_bytes(raw, number)
+                headers[number] = free_bytes(raw, number)
 
     def look_at_all(self, known: Known, tree: Tree) -> None:
         """Raise Unsound if a branch of a tree is bad, or the header of a leaf."""
@@ -326,17 +322,10 @@ class Guard:
                 for (keys, children), bounds in branches
                 for i, child in enumerate(children)
             ]
-        self._look_at_headers_together(known, sorted(number for number, _ in level))
-
-    def _look_at_headers_together(self, known: Known, numbers: Sequence[int]) -> None:
-        """Look at the headers of ascending pages, reading what lies between them as well."""
-        first, raw = 0, b""
-        for number in numbers:
-            at = (number - first) * PAGE_BYTES
-            if at >= len(raw) and number <= known.last_page:
-                first, at = number, 0
-                raw = os.pread(self._descriptor, _AT_ONCE, number * PAGE_BYTES)
-            known.headers[number] = _free_bytes(raw[at : at + PAGE_HEADER], number)
+        numbers = [number for number, _ in level]
+        there = [number * PAGE_BYTES for number in numbers if number <= known.last_page]
+        headers = b"".join([os.pread(self._descriptor, PAGE_HEADER, at) for at in there])
+        known.headers.update(zip(numbers, free_bytes_of_many(headers, numbers), strict=True))
 
     def _trees_of(self, known: Known) -> dict[bytes, Tree]:
         """All sub-databases."""
@@ -430,7 +419,7 @@ class Guard:
         page = os.pread(self._descriptor, size, number * PAGE_BYTES) if number <= last_page else b""
         if len(page) < size:
             raise Unsound(f"page {number} does not exist")
-        _free_bytes(page, number)
+        free_bytes(page, number)
         return page
 
 
@@ -438,22 +427,6 @@ def _tree_at(page: bytes, at: int) -> Tree:
     """A sub-database, as the main page has it."""
     _, _, depth, branches, leaves, long_pages, records, root = _TREE.unpack_from(page, at)
     return Tree(root, depth, leaves, long_pages, records, branches + leaves + long_pages)
-
-
-def _free_bytes(page: bytes, number: int) -> int:
-    """How many bytes of a tree page are free, by its header, if that can be right."""
-    if len(page) < PAGE_HEADER:
-        raise Unsound(f"page {number} does not exist")
-    own, _, flags, lower, upper = HEADER.unpack_from(page)
-    if (
-        own != number
-        or flags not in _FEWEST
-        or lower % 2
-        or not PAGE_HEADER + 2 * _FEWEST[flags] <= lower <= upper <= PAGE_BYTES
-    ):
-        raise Unsound(f"page {number} has a bad header")
-    free: int = upper - lower
-    return free
 
 
 def _pages_of(size: int) -> int:

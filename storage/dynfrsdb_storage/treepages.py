@@ -12,12 +12,20 @@ Nothing here is believed: whatever leads out of the page raises Unsound.
 """
 
 import struct
+from typing import TYPE_CHECKING
 
 from dynfrsdb_storage.layout import PAGE_BYTES, PAGE_HEADER
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    from dynfrsdb_storage import lazynumpy as np
 
 HEADER = struct.Struct("<QHHHH")
 BRANCH, LEAF, LONG = 1, 2, 4
 """Kinds of pages; LONG is the first one of a long value."""
+FEWEST = {BRANCH: 2, LEAF: 1}
+"""Records that a page of each kind has at least."""
 LONG_VALUE, SUBTREE = 1, 2
 """Flags of a record in a leaf."""
 _NODE = struct.Struct("<HHHH")
@@ -27,6 +35,37 @@ _LAST_NODE = PAGE_BYTES - _NODE.size
 
 class Unsound(Exception):
     """A page is not what it should be."""
+
+
+def free_bytes(page: bytes, number: int) -> int:
+    """How many bytes of a tree page are free, by its header, if that can be right."""
+    if len(page) < PAGE_HEADER:
+        raise Unsound(f"page {number} does not exist")
+    own, _, flags, lower, upper = HEADER.unpack_from(page)
+    if (
+        own != number
+        or flags not in FEWEST
+        or lower % 2
+        or not PAGE_HEADER + 2 * FEWEST[flags] <= lower <= upper <= PAGE_BYTES
+    ):
+        raise Unsound(f"page {number} has a bad header")
+    free: int = upper - lower
+    return free
+
+
+def free_bytes_of_many(headers: bytes, numbers: list[int]) -> list[int]:
+    """The same for many pages at once, of which `headers` has the headers."""
+    if len(headers) < PAGE_HEADER * len(numbers):
+        raise Unsound(f"page {max(numbers)} does not exist")
+    own = np.frombuffer(headers, "<u8")[::2]
+    kind, lower, upper = np.frombuffer(headers, "<u2").reshape(-1, PAGE_HEADER // 2)[:, 5:].astype(np.int64).T
+    least = PAGE_HEADER + 2 * np.where(kind == BRANCH, FEWEST[BRANCH], FEWEST[LEAF])
+    good = (own == np.array(numbers, np.uint64)) & ((kind == BRANCH) | (kind == LEAF))
+    good &= (lower % 2 == 0) & (least <= lower) & (lower <= upper) & (upper <= PAGE_BYTES)
+    if not good.all():
+        raise Unsound(f"page {numbers[int(good.argmin())]} has a bad header")
+    free: list[int] = (upper - lower).tolist()
+    return free
 
 
 def search(page: bytes, number: int, key: bytes) -> tuple[int, int]:
