@@ -21,6 +21,7 @@ from operator import itemgetter
 import numpy as np
 import numpy.typing as npt
 
+from dynfrsdb_engine.commit import Edits
 from dynfrsdb_engine.forest import Damaged
 from dynfrsdb_engine.grow import Growth
 from dynfrsdb_engine.sealing import Sealed, seal_growth
@@ -31,6 +32,7 @@ CHUNK = 450
 """Slots in a chunk when a long list is written: 1,800 bytes, so that two chunks share a page."""
 MOST = 474
 """Slots that a chunk may grow to before it is written as two."""
+KEY_BYTES = layout.BUCKET_KEY_BYTES
 SEEDS = seed_of("nodes"), seed_of("buckets")
 """Where the checksums of tree records begin."""
 FIRST_CHUNK = bytes(4)
@@ -142,34 +144,35 @@ def put_roots(session: WriteSession, roots: npt.NDArray[np.void], before: npt.ND
             session.put_roots(chunk, some["stamp"], some["n"], some["tags"])
 
 
-def edit_lists(session: WriteSession, edits: npt.NDArray[np.void]) -> None:
+def edit_lists(session: WriteSession, wanted: Edits) -> None:
     """Take slots out of long lists and put slots in, rewriting only the chunks that change."""
-    keys = layout.bucket_keys(edits["tree"], edits["path"], edits["slot"])
-    touched: dict[bytes, array[int]] = {}
+    blob, edits = wanted.keys.tobytes(), wanted.edits
+    keys = [blob[at : at + KEY_BYTES] for at in range(0, len(blob), KEY_BYTES)]
     near = session.snapshot.at_or_before("buckets", keys)
-    for key, found, slot, comes in zip(keys, near, edits["slot"].tolist(), (edits["sign"] > 0).tolist(), strict=True):
+    touched: dict[bytes, array[int]] = {}
+    for key, found, slot, sign in zip(keys, near, edits["slot"].tolist(), edits["sign"].tolist(), strict=True):
         node = key[: layout.NODE_KEY_BYTES]
-        if found is None or found[0][: layout.NODE_KEY_BYTES] != node:
+        if found is None or not found[0].startswith(node):
             found = _first_chunk(session.snapshot, node)
         slots = touched.get(found[0])
         if slots is None:
             slots = touched[found[0]] = array("I", found[1])
         at = bisect_left(slots, slot)
         there = at < len(slots) and slots[at] == slot
-        if there == comes:
+        if there == (sign > 0):
             raise Damaged(*layout.parse_node_key(node), "does not list the samples that belong to it")
-        if comes:
-            slots.insert(at, slot)
-        else:
+        if there:
             del slots[at]
+        else:
+            slots.insert(at, slot)
     again: Records = {}
     for key, slots in touched.items():
-        parts = [slots] if 0 < len(slots) <= MOST else _pieces(slots)
-        node = key[: layout.NODE_KEY_BYTES]
-        chunks_again = {node + part[0].to_bytes(4, "big"): part.tobytes() for part in parts}
-        if key not in chunks_again:
+        if 0 < len(slots) <= MOST and key.endswith(slots[0].to_bytes(4, "big")):
+            again[key] = slots.tobytes()
+        else:
             session.delete("buckets", key)
-        again |= chunks_again
+            node = key[: layout.NODE_KEY_BYTES]
+            again |= {node + part[0].to_bytes(4, "big"): part.tobytes() for part in _pieces(slots)}
     session.put_many("buckets", again.items())
 
 

@@ -6,6 +6,8 @@ are missing then, and are loaded again when somebody needs them."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
@@ -25,12 +27,14 @@ from dynfrsdb_engine.records import (
     split_room,
 )
 from dynfrsdb_engine.reference import Address, Held, refer
+from dynfrsdb_engine.sealing import BUCKET_KEY, put_key
 from dynfrsdb_engine.spec import Spec, spec_at
 from dynfrsdb_engine.unaligned import put16, put32, put64, put_float
 from dynfrsdb_engine.working import (
     CLEARS,
     DIRTY_BUCKETS,
     DIRTY_NODES,
+    EDIT,
     EDITS,
     LEAF_POINT,
     MISSING,
@@ -127,6 +131,37 @@ def dirty_records(spec: Held[Spec], working: Held[Working]) -> Growth:
     sink = Sink(data, np.zeros(nodes + buckets, RECORD), np.zeros(3, np.int64))
     pack_dirty(spec.address, working.address, sink)
     return Growth(sink.records[: sink.fill[1]], sink.data[: sink.fill[0]], w.lists)
+
+
+class Edits(NamedTuple):
+    """Slots to take out of, or put into, long lists that stay on disk, and the keys of where they belong: that of a
+    chunk which begins with the slot."""
+
+    edits: npt.NDArray[np.void]
+    keys: npt.NDArray[np.uint8]
+
+
+@kernel
+def pick_edits(w_address: Address[Working], out: Edits) -> int:
+    """Copy those edits whose lists are not written wholly anyway; returns how many."""
+    w, out = working_at(w_address), refer(out)
+    found = NONE
+    for i in range(w.top[EDITS]):
+        edit = w.edits[i]
+        node = w.nodes[edit.row]
+        if node.kind != 0 and node.tree == edit.tree and node.path == edit.path and not node.fresh:
+            put_key(out.keys, found, edit.tree, edit.path, np.int64(edit.slot))
+            out.edits[found] = edit
+            found += 1
+    return found
+
+
+def list_edits(working: Held[Working]) -> Edits:
+    """What changes in long lists that stay on disk."""
+    most = int(working.value.top[EDITS])
+    room = Edits(np.empty(most, EDIT), np.empty((most, BUCKET_KEY), np.uint8))
+    found = pick_edits(working.address, room)
+    return Edits(room.edits[:found], room.keys[:found])
 
 
 @inner

@@ -18,7 +18,7 @@ from dynfrsdb_engine import change as changes
 from dynfrsdb_engine import predict as predicting
 from dynfrsdb_engine.batch import LANES, answer_many
 from dynfrsdb_engine.collect import Ops
-from dynfrsdb_engine.commit import dirty_records, drop_dirty, mark_clean
+from dynfrsdb_engine.commit import Edits, dirty_records, drop_dirty, list_edits, mark_clean
 from dynfrsdb_engine.digest import tree_bytes
 from dynfrsdb_engine.grow import BadRow, Growth, Job, grow_jobs, grow_parallel
 from dynfrsdb_engine.kernel import Record
@@ -278,18 +278,9 @@ class Forest(Resident):
         """Nodes whose old records, and all below them, must be deleted before the changed ones are written."""
         return self.w.cleared[: self.w.top[CLEARS]]
 
-    def edits(self) -> npt.NDArray[np.void]:
-        """Slots to take out of, or put into, long lists that stay on disk."""
-        edits = self.w.edits[: self.w.top[EDITS]]
-        nodes = self.w.nodes[edits["row"]]
-        alive = (
-            (nodes["kind"] != 0)
-            & (nodes["tree"] == edits["tree"])
-            & (nodes["path"] == edits["path"])
-            & (nodes["fresh"] == 0)
-        )
-        mine: npt.NDArray[np.void] = edits[alive]
-        return mine
+    def edits(self) -> Edits:
+        """What changes in long lists that stay on disk."""
+        return list_edits(self._working)
 
     def mark_clean(self) -> None:
         """After a commit: memory and disk agree."""

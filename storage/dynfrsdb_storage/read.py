@@ -177,17 +177,19 @@ class Snapshot:
         with self._lock:
             try:
                 with self._live().cursor(db=self.generation.databases[database]) as cursor:
+                    at_or_behind, its_key, its_value = cursor.set_range, cursor.key, cursor.value
                     for key in keys:
-                        there = cursor.set_range(key)
-                        if not there:
+                        if not (there := at_or_behind(key)):
                             there = cursor.last()
-                        elif cursor.key() != key:
+                        elif its_key() != key:
                             there = cursor.prev()
                         if not there:
                             found.append(None)
                             continue
-                        its, value = self._item(database, cursor)
-                        payload = unpack(database, its, value)
+                        its = its_key()
+                        if not 0 < len(its) <= _LONGEST_KEY:  # as in `_item`
+                            raise self._misled(database)
+                        payload = unpack(database, its, its_value())
                         if payload is None:
                             raise self._bad(database, its)
                         found.append((its, payload))

@@ -110,6 +110,7 @@ class WriteSession:
     @property
     def unerased(self) -> int:
         """How many removed rows are not overwritten yet, because a reader might still look at them."""
+        self._generation.erasing.wait()
         return sum(there.size for key, there in self._pending.items() if not self._generation.erasing.done(key))
 
     @property
@@ -119,7 +120,8 @@ class WriteSession:
 
     @property
     def has_erased(self) -> bool:
-        """Whether removed rows were overwritten and no commit has noted it."""
+        """Whether removed rows were overwritten and no commit has noted it; waits until the disk has them."""
+        self._generation.erasing.wait()
         return any(self._generation.erasing.done(key) for key in self._pending)
 
     def rehearse(self) -> None:

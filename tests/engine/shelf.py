@@ -99,8 +99,7 @@ class Shelf:
     def commit(self, forest: Forest) -> None:
         for entry in forest.cleared():
             self._clear(int(entry["tree"]), int(entry["path"]))
-        edits = forest.edits()
-        for edit in edits:
+        for edit in forest.edits().edits:
             place = (int(edit["tree"]), int(edit["path"]))
             kept = self.lists[place][self.lists[place] != edit["slot"]]
             assert edit["sign"] > 0 or kept.size == self.lists[place].size - 1

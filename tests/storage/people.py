@@ -85,10 +85,13 @@ def add(store: Store, ids: Iterable[int]) -> int:
 
 
 def remove(store: Store, ids: Iterable[int]) -> int:
-    """Remove people in a session of its own; returns the number of the commit."""
+    """Remove people in a session of its own, and wait until the disk has their erased rows, as far as no reader holds
+    them back; returns the number of the commit."""
     with store.write(purpose="remove") as session:
         take_people(session, ids)
-        return session.commit()
+        number = session.commit()
+    store.current().erasing.wait()
+    return number
 
 
 def living(store: Store) -> set[int]:

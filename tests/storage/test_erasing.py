@@ -41,14 +41,52 @@ def test_what_is_on_the_way_has_begun_and_is_done_when_the_disk_has_it(disk: Dis
     assert not erasing.begun(b"c")
 
     with ThreadPoolExecutor() as pool:
-        done = pool.submit(erasing.done, b"a")
+        waiting = pool.submit(erasing.wait)
         assert disk.asked.wait(PATIENCE)
-        assert not done.done()
+        assert not waiting.done()
+        assert not erasing.done(b"a")
         disk.may_end.set()
-        assert done.result(PATIENCE)
+        waiting.result(PATIENCE)
+    assert erasing.done(b"a")
 
     erasing.forget([b"a"])
     assert (erasing.begun(b"a"), erasing.done(b"b")) == (False, True)
+
+
+def test_rows_that_are_removed_soon_after_each_other_share_a_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dynfrsdb_storage.erasing.DELAY", PATIENCE)
+    synced: list[bool] = []
+    erasing = Erasing()
+    for key in (b"a", b"b", b"c"):
+        erasing.sync([key], lambda: synced.append(True))
+
+    erasing.wait()
+
+    assert synced == [True]
+    assert all(map(erasing.done, (b"a", b"b", b"c")))
+
+
+def test_rows_that_come_while_the_disk_is_busy_get_a_sync_of_their_own(disk: Disk) -> None:
+    synced: list[bool] = []
+    erasing = Erasing()
+    erasing.sync([b"a"], disk.sync)
+    assert disk.asked.wait(PATIENCE)
+    erasing.sync([b"b"], lambda: synced.append(True))
+    assert not synced
+
+    disk.may_end.set()
+    erasing.wait()
+
+    assert synced == [True]
+    assert (erasing.done(b"a"), erasing.done(b"b")) == (True, True)
+
+
+def test_a_sync_begins_by_itself(disk: Disk) -> None:
+    erasing = Erasing()
+
+    erasing.sync([b"a"], disk.sync)
+
+    assert disk.asked.wait(PATIENCE)
 
 
 def test_a_disk_error_leaves_them_for_later() -> None:
@@ -57,10 +95,12 @@ def test_a_disk_error_leaves_them_for_later() -> None:
 
     erasing = Erasing()
     erasing.sync([b"a"], fail)
+    erasing.wait()
     assert not erasing.done(b"a")
     assert not erasing.begun(b"a")
 
     erasing.sync([b"a"], lambda: None)
+    erasing.wait()
     assert erasing.done(b"a")
 
 
