@@ -205,7 +205,8 @@ class View:
 
     def has_growth(self) -> bool:
         """Whether the working set holds anything that the store does not: tags grown just now, or by a query before."""
-        return bool(self.forest.w.top[[CLEARS, DIRTY_NODES, DIRTY_BUCKETS]].any())
+        top = self.forest.w.top
+        return bool(top[CLEARS] or top[DIRTY_NODES] or top[DIRTY_BUCKETS])
 
     def shrink(self, budget: int) -> None:
         """Stay within a budget of memory, if nothing waits to be written."""

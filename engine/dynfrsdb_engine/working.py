@@ -204,8 +204,8 @@ def ensure(
 def used_bytes(w: Working) -> int:
     """How much memory the working set takes, gaps included, room for more not."""
     top = w.top
-    lines = int(top[TOP_NODE]) * sum(array[:1].nbytes for array in (w.nodes, *w.stats))
-    lines += int(top[TOP_BUCKET]) * (w.buckets[:1].nbytes + w.slots[:1].nbytes)
+    lines = int(top[TOP_NODE]) * sum([array.strides[0] for array in (w.nodes, *w.stats)])
+    lines += int(top[TOP_BUCKET]) * (w.buckets.strides[0] + w.slots.strides[0])
     return lines + 16 * int(top[TOP_POINT]) + 8 * int(top[TOP_LEAF]) + 4 * int(top[TOP_LIST])
 
 

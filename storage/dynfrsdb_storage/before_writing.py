@@ -58,6 +58,8 @@ class BeforeWriting:
         """Raise Unsound if putting sorted keys, or deleting (first, last) ranges, would change a page whose header is
         bad. After a deletion a page may be joined with a neighbour."""
         self.looked.begin(known.transaction)
+        if self.looked.is_whole(database):
+            return
         spans = _apart(span for span in cuts if not self.looked.covers(database, *span))
         unseen = self.looked.unseen(database, keys)
         if not spans and not unseen:

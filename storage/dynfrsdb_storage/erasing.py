@@ -65,15 +65,14 @@ class Erasing:
         """One that stays: starting a thread takes longer than waking it."""
         self._orders: SimpleQueue[_Order | None] = SimpleQueue()
 
-    def begun(self, key: bytes) -> bool:
-        """Whether the rows of a key are overwritten, whether or not the disk has it."""
-        self._collect()
-        return key in self._synced or any(key in order.keys for order in self._on_the_way)
+    def begun(self) -> set[bytes]:
+        """The keys whose rows are overwritten, whether or not the disk has it."""
+        return self.done().union(*(order.keys for order in self._on_the_way))
 
-    def done(self, key: bytes) -> bool:
-        """Whether the rows of a key are overwritten, on the disk, as far as is known."""
+    def done(self) -> set[bytes]:
+        """The keys whose rows are overwritten, on the disk, as far as is known; not to be changed."""
         self._collect()
-        return key in self._synced
+        return self._synced
 
     def sync(self, keys: Iterable[bytes], sync: Sync) -> None:
         """Have the disk take what was overwritten, soon; a disk error leaves it for later."""

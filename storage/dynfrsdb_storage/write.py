@@ -111,7 +111,8 @@ class WriteSession:
     def unerased(self) -> int:
         """How many removed rows are not overwritten yet, because a reader might still look at them."""
         self._generation.erasing.wait()
-        return sum(there.size for key, there in self._pending.items() if not self._generation.erasing.done(key))
+        done = self._generation.erasing.done()
+        return sum(there.size for key, there in self._pending.items() if key not in done)
 
     @property
     def owes(self) -> bool:
@@ -122,7 +123,7 @@ class WriteSession:
     def has_erased(self) -> bool:
         """Whether removed rows were overwritten and no commit has noted it; waits until the disk has them."""
         self._generation.erasing.wait()
-        return any(self._generation.erasing.done(key) for key in self._pending)
+        return not self._generation.erasing.done().isdisjoint(self._pending)
 
     def rehearse(self) -> None:
         """From here on write no row to the disk: nothing can be committed, only tried."""
@@ -237,7 +238,8 @@ class WriteSession:
         stays as it is: if the transaction fails, the next attempt makes the same plan."""
         number, before, state = self.number, self.snapshot.state, dict(self.state)
         written, released = _union(self._written), _union(self._released)
-        cleared = {key: there for key, there in self._pending.items() if self._generation.erasing.done(key)}
+        done = self._generation.erasing.done()
+        cleared = {key: there for key, there in self._pending.items() if key in done}
         change = int(state["sequence"])
         removed = {layout.pending_key(number, at): Pending(at, count, change) for at, count in ranges_of(released)}
         self._note_stages(state, cleared, removed)
@@ -376,7 +378,10 @@ class WriteSession:
 
     def _erase(self) -> None:
         """Zero the rows of removed samples that no reader can look at any more. A disk error leaves them for later."""
-        waiting = {key: there for key, there in self._pending.items() if not self._generation.erasing.begun(key)}
+        if not self._pending:
+            return
+        begun = self._generation.erasing.begun()
+        waiting = {key: there for key, there in self._pending.items() if key not in begun}
         if not waiting:
             return
         oldest = min((number for _, number in self._generation.readers()), default=self.snapshot.transaction)
