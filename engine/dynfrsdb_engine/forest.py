@@ -37,7 +37,6 @@ from dynfrsdb_engine.spec import Spec
 from dynfrsdb_engine.working import (
     CLEARS,
     CLOCK,
-    EDITS,
     TAGGINGS,
     TOP_POINT,
     ensure,

@@ -186,10 +186,10 @@ class Snapshot:
                         if not there:
                             found.append(None)
                             continue
-                        its = its_key()
+                        its = bytes(its_key())
                         if not 0 < len(its) <= _LONGEST_KEY:  # as in `_item`
                             raise self._misled(database)
-                        payload = unpack(database, its, its_value())
+                        payload = unpack(database, its, bytes(its_value()))
                         if payload is None:
                             raise self._bad(database, its)
                         found.append((its, payload))

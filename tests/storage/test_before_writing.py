@@ -3,14 +3,15 @@
 import faulthandler
 import os
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from dynfrsdb_storage import Store, WriteSession, before_writing, layout
 from dynfrsdb_storage.errors import CorruptStore
-from dynfrsdb_storage.guard import Known
-from dynfrsdb_storage.treepages import records_of
+from dynfrsdb_storage.guard import Guard, Known, Tree
+from dynfrsdb_storage.treepages import HEADER, Unsound, free_bytes, free_bytes_of_many, records_of
 from tests.storage.people import in_child, new_store
 
 TREES, DEEPEST = 40, 9
@@ -46,9 +47,16 @@ def looked_at(known: Known) -> set[int]:
     return {*known.branches, *known.leaves, *known.pages, *known.headers}
 
 
-@pytest.mark.parametrize("few", [0, 20, 1000], ids=["whole branches", "both", "step by step"])
-def test_what_a_commit_changes_was_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int) -> None:
+@pytest.fixture(params=[(0, 0), (20, 0), (1000, 0), (20, 16_384)], ids=["branches", "both", "steps", "everything"])
+def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """The ways to look: at whole branches, step by step, and at everything that is not too large."""
+    few, affordable = request.param
     monkeypatch.setattr(before_writing, "_FEW", few)
+    monkeypatch.setattr(before_writing, "_AFFORDABLE", affordable)
+    return int(few)
+
+
+def test_what_a_commit_changes_was_looked_at(tmp_path: Path, few: int) -> None:
     draw = random.Random(few)
     store = new_store(tmp_path / "people.forest")
     judged = 0
@@ -74,12 +82,8 @@ def wither(session: WriteSession, draw: random.Random, live: list[bytes]) -> Non
         del live[at : at + len(run)]
 
 
-@pytest.mark.parametrize("few", [0, 20, 1000], ids=["whole branches", "both", "step by step"])
-def test_what_one_process_has_looked_at_is_enough_for_its_next_commits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int
-) -> None:
+def test_what_one_process_has_looked_at_is_enough_for_its_next_commits(tmp_path: Path, few: int) -> None:
     """What was a neighbour's neighbour in one commit may be joined with in the next."""
-    monkeypatch.setattr(before_writing, "_FEW", few)
     draw = random.Random(few)
     path = new_store(tmp_path / "people.forest")
     live = sorted(set(keys_of(draw, 6000)))
@@ -103,9 +107,88 @@ def test_what_one_process_has_looked_at_is_enough_for_its_next_commits(
     assert judged > pages * 9 // 10, "the others are there still"
 
 
+def test_who_writes_again_and_again_looks_at_everything_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = new_store(tmp_path / "people.forest")
+    draw = random.Random(4)
+    with Store.open(path, writable=True) as store, store.write() as session:
+        change(session, draw, 4000, 0)
+        session.commit()
+    looked: list[Tree] = []
+    look_at_all = Guard.look_at_all
+
+    def noted(guard: Guard, known: Known, tree: Tree) -> None:
+        looked.append(tree)
+        look_at_all(guard, known, tree)
+
+    monkeypatch.setattr(Guard, "look_at_all", noted)
+
+    with Store.open(path, writable=True) as store:
+        counts = []
+        for _ in range(40):
+            before = len(looked)
+            with store.write() as session:
+                session.put_many("nodes", [(key, b"again") for key in keys_of(draw, 20)])
+                session.commit()
+            counts.append(len(looked) - before)
+
+    assert counts[0] < 3, "the counters and the like are one page each; nodes are many"
+    assert sum(counts[1:]) == 1
+
+
+def test_a_bad_page_stops_only_who_writes_there(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "people.forest")
+    keys = sorted(set(keys_of(random.Random(5), 3000)))
+    with Store.open(path, writable=True) as store, store.write() as session:
+        session.put_many("nodes", [(key, bytes(600)) for key in keys])
+        session.commit()
+        guard, known = session._generation._guard, session.snapshot._known
+        tree = guard.tree(known, "nodes")
+        assert tree is not None
+        number, _ = guard._way_down(known, tree, keys[-1], tree.depth - 1)
+    with open(path / "gen-0001/data.mdb", "r+b", buffering=0) as file:
+        os.pwrite(file.fileno(), b"\xff", number * layout.PAGE_BYTES + 10)
+
+    with Store.open(path, writable=True) as store:
+        for first in range(0, 1500, 100):
+            with store.write() as session:
+                session.put_many("nodes", [(key, bytes(500)) for key in keys[first : first + 100]])
+                session.commit()
+        with store.write() as session:
+            session.put("nodes", keys[-1], bytes(500))
+            with pytest.raises(CorruptStore, match=f"page {number} has a bad header"):
+                session.commit()
+
+
+def judgement(free: Callable[[bytes, int], int], header: bytes, number: int) -> int | str:
+    """The free bytes of a page, or what is wrong with it."""
+    try:
+        return free(header, number)
+    except Unsound as error:
+        return str(error)
+
+
+def test_headers_are_judged_alike_one_by_one_and_together() -> None:
+    draw = random.Random(6)
+    judged = {True: 0, False: 0}
+    for _ in range(3000):
+        number = draw.randrange(2, 1 << 40)
+        lower = 16 + 2 * draw.randrange(4)
+        good = bytearray(HEADER.pack(number, 0, draw.choice([1, 2]), lower, draw.randrange(lower, 4097)))
+        if draw.random() < 0.7:
+            good[draw.randrange(16)] ^= 1 << draw.randrange(8)
+
+        alone = judgement(lambda raw, number: free_bytes(raw, number), bytes(good), number)
+        together = judgement(lambda raw, number: free_bytes_of_many(raw, [number])[0], bytes(good), number)
+
+        assert alone == together
+        judged[isinstance(alone, int)] += 1
+    assert min(judged.values()) > 500
+
+
 def test_keys_of_a_branch_that_lead_back_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who goes on from where a child ends would otherwise come by the same children for ever."""
     monkeypatch.setattr(before_writing, "_FEW", 1000)
+    monkeypatch.setattr(before_writing, "_AFFORDABLE", 0)
     path = new_store(tmp_path / "people.forest")
     with Store.open(path, writable=True) as store:
         with store.write() as session:

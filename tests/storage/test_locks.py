@@ -83,6 +83,83 @@ def test_the_next_writer_knows_that_the_last_one_died(path: Path) -> None:
     lock.release(in_order=True)
 
 
+def test_threads_of_one_handle_never_have_the_lock_together(path: Path) -> None:
+    """They share the open files of the lock one after the other, never at once."""
+    inside, met = [0], [0]
+
+    def write() -> None:
+        for _ in range(40):
+            with store.write(timeout=60):
+                inside[0] += 1
+                met[0] = max(met[0], inside[0])
+                time.sleep(0.0002)
+                inside[0] -= 1
+
+    with Store.open(path, writable=True) as store:
+        threads = [threading.Thread(target=write) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    assert met == [1]
+
+
+def test_a_child_of_a_handle_that_keeps_lock_files_opens_its_own(path: Path) -> None:
+    with Store.open(path, writable=True) as store:
+        with store.write():
+            pass
+
+        def child() -> None:
+            with store.write(timeout=0) as session:
+                put_people(session, [100])
+                session.commit()
+                with pytest.raises(Locked):
+                    WriterLock.acquire(path, 0, "other")
+
+        assert in_child(child) == 0
+        with store.write(timeout=0) as session:
+            put_people(session, [101])
+            session.commit()
+        assert living(store) == {*range(20), 100, 101}
+
+
+def test_a_lock_file_that_a_handle_kept_open_and_that_was_replaced_is_not_the_lock(path: Path) -> None:
+    with Store.open(path, writable=True) as store:
+        with store.write():
+            pass
+        (path / "LOCK.new").write_bytes((path / "LOCK").read_bytes())
+        os.replace(path / "LOCK.new", path / "LOCK")
+        lock = WriterLock.acquire(path, 0, "other")
+
+        with pytest.raises(Locked):
+            store.write(timeout=0).__enter__()
+
+        lock.release(in_order=True)
+        with store.write(timeout=0):
+            pass
+
+
+def test_what_another_writer_left_in_the_lock_is_read(path: Path) -> None:
+    with Store.open(path, writable=True) as store:
+        with store.write():
+            pass
+        assert in_child(lambda: (WriterLock.acquire(path, 0, "doomed"), os._exit(0))) == 0
+
+        with store.write() as session:
+            assert session._lock is not None
+            assert session._lock.abandoned
+
+
+def test_a_closed_handle_keeps_no_lock_files_open(path: Path) -> None:
+    before = set(os.listdir("/proc/self/fd"))
+
+    with Store.open(path, writable=True) as store, store.write():
+        pass
+
+    assert set(os.listdir("/proc/self/fd")) == before
+
+
 def test_a_child_does_not_release_its_parents_lock(path: Path) -> None:
     with Store.open(path, writable=True) as store, store.write() as session:
         put_people(session, [100])
