@@ -53,6 +53,8 @@ FOR_EVER = 1e9
 Values = TypeVar("Values", bound=Sized)
 
 _MISSING_TYPES = {"NoneType", "NAType", "NaTType"}
+ZERO = np.float32(0.0)
+"""Added to -0.0 it makes 0.0."""
 FINITE = "dynfrsdb stores finite numbers only"
 ID_RULE = "ids are whole numbers from 0 to 2**64 - 1"
 
@@ -61,19 +63,20 @@ def features(X: Any, n_features: int, feature_names: Sequence[str] | None = None
     """The samples' features as the store keeps them, rounded to float32."""
     if feature_names is not None:
         _check_columns(X, feature_names)
-
-    def place(row: int, column: int) -> str:
-        return f"row {row}, column {feature_names[column]!r}" if feature_names else f"row {row}, column {column}"
-
-    numeric = _matrix(X, n_features, place)
+    is_plain = type(X) is np.ndarray and X.ndim == 2 and X.dtype.kind in "biuf" and X.shape[1] == n_features
+    numeric = X if is_plain else _matrix(X, n_features, lambda row, column: _cell(row, column, feature_names))
     rounded = _rounded(numeric)
     finite = np.isfinite(rounded)
     if np.count_nonzero(finite) != finite.size:  # on a single row half the price of .all()
         row, column = np.argwhere(~finite)[0].tolist()
         value = numeric[row, column]
         problem = "NaN" if np.isnan(value) else "infinite" if np.isinf(value) else "too large for float32"
-        raise InvalidInput(f"{place(row, column)} is {problem}; {FINITE}")
+        raise InvalidInput(f"{_cell(row, column, feature_names)} is {problem}; {FINITE}")
     return rounded
+
+
+def _cell(row: int, column: int, feature_names: Sequence[str] | None) -> str:
+    return f"row {row}, column {feature_names[column]!r}" if feature_names else f"row {row}, column {column}"
 
 
 def width(X: Any) -> int:
@@ -238,13 +241,12 @@ def _matrix(X: Any, d: int, place: Callable[[int, int], str]) -> npt.NDArray[Any
 
 def _rounded(numeric: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
     """A copy in float32 and in the order of C, without -0.0."""
-    zero = np.float32(0.0)  # -0.0 + 0.0 is 0.0
     if numeric.dtype == np.float32:
-        copied: npt.NDArray[np.float32] = np.add(numeric, zero, order="C")
+        copied: npt.NDArray[np.float32] = np.add(numeric, ZERO, order="C")
         return copied
     with np.errstate(over="ignore", invalid="ignore"):
         rounded = numeric.astype(np.float32, order="C", copy=True)
-    rounded += zero
+    rounded += ZERO
     return rounded
 
 
