@@ -11,8 +11,8 @@ block nobody holds means that it died, and that the next writer has to clean up 
 
 Who waits asks again and again, and so does who has just let go; the latter would win nearly always. So writers take
 turns: only who has a `flock` on CURRENT asks for LOCK, and gives it back with LOCK in hand. While one waits with the
-turn, the one that lets go cannot have it. (A vacuum replaces CURRENT; a handle that still has the old one open loses
-its place in the queue, once.)
+turn, the one that lets go cannot have it. (A vacuum replaces CURRENT: who waits with the old one open loses its place,
+once.)
 
 **LEASE** is an empty file in each generation; every process that has the generation open holds a shared `flock` on
 it. Only who gets it exclusively may delete the generation.
@@ -75,6 +75,8 @@ class LockFiles:
         self._spare: list[_Pair] = []
         self._pid = os.getpid()
         self.noted = NOTHING_NOTED
+        self.closed = 0
+        """How often they were closed."""
 
     def take(self) -> "_Pair":
         """The files, open. Whoever takes them has them alone: threads that shared an open file would share its lock."""
@@ -85,15 +87,16 @@ class LockFiles:
         except IndexError:
             return _Pair.open(self._store)
 
-    def give_back(self, pair: "_Pair") -> None:
-        """Keep the files for the next one, if there are none to keep yet."""
-        if self._spare:
+    def give_back(self, pair: "_Pair", closed: int) -> None:
+        """Keep the files for the next one, if there are none to keep yet, and none were closed since `closed`."""
+        if self._spare or self.closed != closed:
             pair.close()
         else:
             self._spare.append(pair)
 
     def close(self) -> None:
-        """Close what is kept, because the handle is closed or CURRENT was replaced."""
+        """Keep nothing that is open, because the handle is closed or CURRENT was replaced."""
+        self.closed += 1
         while self._spare and self._pid == os.getpid():
             self.take().close()
 
@@ -130,6 +133,7 @@ class WriterLock:
 
     def __init__(self, files: LockFiles | None, pair: _Pair, holder: Holder, abandoned: bool) -> None:
         self._files = files
+        self._closed = 0 if files is None else files.closed
         self._pair: _Pair | None = pair
         self._holder = holder
         self.abandoned = abandoned
@@ -183,7 +187,7 @@ class WriterLock:
             return
         if in_order:
             self._files.noted = noted
-        self._files.give_back(pair)
+        self._files.give_back(pair, self._closed)
 
 
 class Lease:

@@ -254,7 +254,7 @@ def test_the_command_line_makes_the_same_backup(db: dynfrsdb.Database, store_dir
 
     made, again = command("backup", db.path, dest), command("backup", db.path, dest)
 
-    assert (made.code, made.err, made.data) == (0, "", {"backup": str(dest), "commit": db.info()["commit"]})
     assert (again.code, "exists already" in again.error) == (3, True)
     with dynfrsdb.open(dest) as copy:
+        assert (made.code, made.err, made.data) == (0, "", {"backup": str(dest), "commit": copy.info()["commit"]})
         assert copy.digest() == db.digest()

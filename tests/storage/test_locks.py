@@ -140,6 +140,22 @@ def test_a_lock_file_that_a_handle_kept_open_and_that_was_replaced_is_not_the_lo
             pass
 
 
+def test_a_handle_takes_its_turn_at_the_new_file_when_current_was_replaced(path: Path) -> None:
+    with Store.open(path, writable=True) as store:
+        with store.write():
+            pass
+        (path / "CURRENT.new").write_bytes((path / "CURRENT").read_bytes())
+        os.replace(path / "CURRENT.new", path / "CURRENT")
+        with store.write():
+            pass  # here it notices
+
+        turn = os.open(path / "CURRENT", os.O_RDONLY)
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        with pytest.raises(Locked):
+            store.write(timeout=0).__enter__()
+        os.close(turn)
+
+
 def test_what_another_writer_left_in_the_lock_is_read(path: Path) -> None:
     with Store.open(path, writable=True) as store:
         with store.write():
