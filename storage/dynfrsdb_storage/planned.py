@@ -28,8 +28,8 @@ class Planned:
     state: dict[str, Any]
     """The counters, as they will be."""
     cuts: Cuts
-    puts: dict[str, dict[bytes, bytes]]
-    """Packed records by key, in the order of their keys, by database."""
+    puts: dict[str, tuple[list[bytes], dict[bytes, bytes]]]
+    """Keys in their order, and packed records by key, by database."""
     claim: Claim
     written: npt.NDArray[np.uint32]
     """Slots that go live."""
@@ -45,7 +45,7 @@ class Planned:
     def apply(self, txn: lmdb.Transaction, databases: dict[str, Any]) -> None:
         """Do all of it in a transaction; deletes come before puts."""
         for name, ranges in self.cuts.items():
-            _delete(txn, databases[name], sorted(ranges), self.puts.get(name, {}))
+            _delete(txn, databases[name], sorted(ranges), self.puts[name][1] if name in self.puts else ())
         for key in self.cleared:
             txn.delete(key, db=databases["pending"])
         self.claim.apply(txn, databases["reserved"], self.written)
@@ -53,17 +53,17 @@ class Planned:
             insert_range(txn, databases["reserved"], start, count)
         if self.grown:
             insert_range(txn, databases["reserved"], self.slots, self.grown)
-        for name, items in self.puts.items():
+        for name, (keys, values) in self.puts.items():
             with txn.cursor(db=databases[name]) as cursor:
-                cursor.putmulti(items.items())
+                cursor.putmulti(zip(keys, map(values.__getitem__, keys), strict=True))
 
     def places(self) -> Places:
         """Where it writes."""
         places = counter_places()
         for name, ranges in self.cuts.items():
             places.setdefault(name, ([], []))[1].extend(ranges)
-        for name, items in self.puts.items():  # the counters are among them
-            places[name] = list(items), places.get(name, ([], []))[1]
+        for name, (keys, _) in self.puts.items():  # the counters are among them
+            places[name] = keys, places.get(name, ([], []))[1]
         return places
 
 

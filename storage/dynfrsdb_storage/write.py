@@ -258,7 +258,7 @@ class WriteSession:
         self.put("meta", layout.META_STATE, records.frame(state))
         noted = [(key, records.pending_payload(there.size, there.sequence)) for key, there in removed.items()]
         self.put_many("pending", noted)
-        puts = {name: _ascending(values) for name, values in self._puts.items() if values}
+        puts = {name: (sorted(values), values) for name, values in self._puts.items() if values}
         slots = int(before["slots"])
         return Planned(state, self._cuts, puts, self._claim, written, cleared, removed, slots, grown)
 
@@ -425,12 +425,6 @@ def _union(parts: list[npt.NDArray[np.uint32]]) -> npt.NDArray[np.uint32]:
     """All slots of some lists, ascending."""
     slots = parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else np.empty(0, np.uint32)
     return np.unique(slots) if slots.size > 1 else slots
-
-
-def _ascending(values: dict[bytes, bytes]) -> dict[bytes, bytes]:
-    """The same in the order of their keys."""
-    keys = sorted(values)
-    return dict(zip(keys, map(values.__getitem__, keys), strict=True))
 
 
 def rolled_back(store: str, commit: int, acknowledged: int) -> CorruptStore:
