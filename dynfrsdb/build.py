@@ -34,9 +34,10 @@ from dynfrsdb_engine.keyed import sum_of_hashes
 from dynfrsdb_engine.rows import Rows
 from dynfrsdb_engine.sealing import Sealed, room_for, seal, seal_growth
 from dynfrsdb_engine.spec import Spec
-from dynfrsdb_storage import Builder, RowFile, Successor, create, layout, records
+from dynfrsdb_storage import Builder, Successor, create, layout, records
 
 T = TypeVar("T")
+Occupants = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]
 Progress = Callable[[str, int, int], None]
 ROWS_AT_ONCE = 65_536
 SAMPLES_AHEAD = 1 << 19
@@ -109,11 +110,17 @@ def build(
 
 
 def _fill(builder: Builder, settings: Settings, training: Training, report: Progress, said: Mapping[str, Any]) -> None:
-    _write_rows(builder, training, report)
     spec = spec_of(settings)
-    with _samples_digest(settings, builder.rows) as digested:
-        write_trees(builder, spec, training.ids, report, meanwhile=lambda: _write_index(builder, training))
-        digest = builder.state["digest"] = digested()
+    with _beside() as beside:
+        found = beside.submit(occupants, spec, training.ids)
+        _write_rows(builder, training, report)
+        key, words, size = Secrets(settings).key_of_samples, builder.rows.words, 16 + 4 * settings.n_features
+        hashed = [beside.submit(sum_of_hashes, key, words[part], size) for part in _parts(training.ids.size)]
+        if threads() > 1:
+            beside.submit(builder.sync_rows)
+        write_trees(builder, spec, found.result(), report, meanwhile=lambda: _write_index(builder, training))
+        digest = (sum(part.result() for part in hashed) % MODULUS).to_bytes(HASH_BYTES, "little")
+    builder.state["digest"] = digest
     builder.append_ledger(
         {
             "time": now(),
@@ -135,26 +142,25 @@ def _fill(builder: Builder, settings: Settings, training: Training, report: Prog
 
 
 @contextmanager
-def _samples_digest(settings: Settings, rows: RowFile) -> Iterator[Callable[[], bytes]]:
-    """Make the digest of the sample set in a thread, beside those that grow trees."""
-    key, size, beside = Secrets(settings).key_of_samples, 16 + 4 * settings.n_features, workers(1)
-    hashed = [beside.submit(sum_of_hashes, key, rows.words[part], size) for part in _parts(rows.slots)]
+def _beside() -> Iterator[Executor]:
+    """A thread for what can be done while others grow trees; what it has not begun is dropped at the end."""
+    thread = workers(1)
     try:
-        yield lambda: (sum(part.result() for part in hashed) % MODULUS).to_bytes(HASH_BYTES, "little")
+        yield thread
     finally:
-        beside.shutdown(cancel_futures=True)
+        thread.shutdown(cancel_futures=True)
 
 
 def write_trees(
     builder: Builder | Successor,
     spec: Spec,
-    ids: npt.NDArray[np.uint64],
+    homes: Occupants,
     report: Progress,
     meanwhile: Callable[[], None] = lambda: None,
 ) -> None:
     """Grow all trees of samples whose rows lie in slots 0, 1, 2, ... in the order of their ids, and write them. Does
     also what can be done `meanwhile`."""
-    starts, members = occupants(spec, ids)
+    starts, members = homes
     written = builder.rows
     rows = Rows(written.words, written.floats, written.multipliers)
     seeds = records.seed("nodes"), records.seed("buckets")
@@ -225,7 +231,7 @@ def _subject_keys(training: Training) -> Iterator[bytes]:
         yield layout.subject_key(training.subjects[at].tobytes(), int(training.ids[at]))
 
 
-def occupants(spec: Spec, ids: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+def occupants(spec: Spec, ids: npt.NDArray[np.uint64]) -> Occupants:
     """Which of `ids` live in which tree: tree t holds `members[starts[t] : starts[t + 1]]`."""
     starts = np.empty(spec.trees + 1, np.int64)
     members = np.empty(ids.size * spec.occupancy, np.int32)

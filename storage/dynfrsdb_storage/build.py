@@ -85,6 +85,10 @@ class Builder:
             self._highest = max(self._highest, int(slots.max()))
             self._writer.write(slots, np.asarray(ids, np.uint64), np.asarray(ys, np.int64), np.asarray(x, np.float32))
 
+    def sync_rows(self) -> None:
+        """Make the rows written so far durable, while other things are done; `finish` has less to wait for then."""
+        self._writer.sync()
+
     def leave_free(self, start: int, count: int) -> None:
         """Leave slots without a row below one that has one: they are zero, and reserved for samples to come."""
         self._slots += count
