@@ -4,9 +4,10 @@ Rows go to slots in the order of their ids, so that the same samples always give
 after the other, several at a time in threads, and written in key order. Nothing is durable before everything is;
 interrupting leaves nothing that looks like a store.
 
-Threads that grow need the interpreter only between two calls of a kernel, but may have to wait for it each time while
-this one makes records. So they get a lot to do at once, and this one writes the index, which no tree needs, only when
-they are busy."""
+Threads that grow trees also seal their records (keys, checksums), and one more adds up the digest of the samples; all
+of it in kernels, which do not need the interpreter. What needs it, beside setting up, is to hand records to LMDB: a
+twentieth of a build. A thread may have to wait for it between two calls of a kernel, so it gets a lot to do at once,
+and this one writes the index, which no tree needs, only when the others are busy."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,18 +26,20 @@ from dynfrsdb.inputs import LAST_ID, refuse_too_much
 from dynfrsdb.receipt import now
 from dynfrsdb.secrets import HASH_BYTES, MODULUS, Secrets
 from dynfrsdb.settings import Settings
-from dynfrsdb.shelf import Records, growth_records
+from dynfrsdb.shelf import CHUNK, SEEDS
 from dynfrsdb.view import spec_of
 from dynfrsdb_engine.grow import Growth, Job, at_once, grow_jobs, in_groups
 from dynfrsdb_engine.hashing import spread
+from dynfrsdb_engine.keyed import sum_of_hashes
 from dynfrsdb_engine.rows import Rows
+from dynfrsdb_engine.sealing import Sealed, room_for, seal, seal_growth
 from dynfrsdb_engine.spec import Spec
-from dynfrsdb_storage import Builder, Successor, create, layout
+from dynfrsdb_storage import Builder, Successor, create, layout, records
 
+T = TypeVar("T")
+Occupants = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]
 Progress = Callable[[str, int, int], None]
 ROWS_AT_ONCE = 65_536
-RECORDS_AT_ONCE = 4_096
-"""Tree records that are kept back to be written together: small trees have few."""
 SAMPLES_AHEAD = 1 << 19
 """Samples of trees that are grown before somebody takes them; at least two trees for each thread."""
 
@@ -107,11 +110,17 @@ def build(
 
 
 def _fill(builder: Builder, settings: Settings, training: Training, report: Progress, said: Mapping[str, Any]) -> None:
-    _write_rows(builder, training, report)
     spec = spec_of(settings)
-    with _samples_digest(settings, training) as digested:
-        write_trees(builder, spec, training.ids, report, meanwhile=lambda: _write_index(builder, training))
-        digest = builder.state["digest"] = digested()
+    with _beside() as beside:
+        found = beside.submit(occupants, spec, training.ids)
+        _write_rows(builder, training, report)
+        key, words, size = Secrets(settings).key_of_samples, builder.rows.words, 16 + 4 * settings.n_features
+        hashed = [beside.submit(sum_of_hashes, key, words[part], size) for part in _parts(training.ids.size)]
+        if threads() > 1:
+            beside.submit(builder.sync_rows)
+        write_trees(builder, spec, found.result(), report, meanwhile=lambda: _write_index(builder, training))
+        digest = (sum(part.result() for part in hashed) % MODULUS).to_bytes(HASH_BYTES, "little")
+    builder.state["digest"] = digest
     builder.append_ledger(
         {
             "time": now(),
@@ -133,45 +142,44 @@ def _fill(builder: Builder, settings: Settings, training: Training, report: Prog
 
 
 @contextmanager
-def _samples_digest(settings: Settings, training: Training) -> Iterator[Callable[[], bytes]]:
-    """Make the digest of the sample set in a thread, which has time for it while kernels grow trees."""
-    samples, beside = Secrets(settings).samples, workers(1)
-    parts = _parts(training.ids.size)
-    hashed = [beside.submit(samples, training.ids[part], training.y[part], training.X[part]) for part in parts]
+def _beside() -> Iterator[Executor]:
+    """A thread for what can be done while others grow trees; what it has not begun is dropped at the end."""
+    thread = workers(1)
     try:
-        yield lambda: (sum(part.result() for part in hashed) % MODULUS).to_bytes(HASH_BYTES, "little")
+        yield thread
     finally:
-        beside.shutdown(cancel_futures=True)
+        thread.shutdown(cancel_futures=True)
 
 
 def write_trees(
     builder: Builder | Successor,
     spec: Spec,
-    ids: npt.NDArray[np.uint64],
+    homes: Occupants,
     report: Progress,
     meanwhile: Callable[[], None] = lambda: None,
 ) -> None:
     """Grow all trees of samples whose rows lie in slots 0, 1, 2, ... in the order of their ids, and write them. Does
     also what can be done `meanwhile`."""
-    starts, members = occupants(spec, ids)
+    starts, members = homes
     written = builder.rows
     rows = Rows(written.words, written.floats, written.multipliers)
-    waiting: dict[str, Records] = {"nodes": {}, "buckets": {}}
-    with closing(grown(spec, rows, tree_jobs(spec, starts, members), at_once(spec), meanwhile)) as growths:
-        for growth in growths:
-            for (database, records), more in zip(waiting.items(), growth_records(growth), strict=True):
-                records |= more
-                if len(records) >= RECORDS_AT_ONCE:
-                    builder.put_sorted(database, records.items())
-                    records.clear()
-            low, high = growth.records["tree"][[0, -1]].tolist()
-            for tree in range(low, high + 1):
+
+    def grow_and_seal(group: list[Job]) -> tuple[range, Sealed, Sealed]:
+        trees = range(group[0].tree, group[-1].tree + 1)
+        return trees, *seal_growth(grow_jobs(spec, rows, group), SEEDS, CHUNK)
+
+    groups = in_groups(tree_jobs(spec, starts, members), at_once(spec))
+    with closing(in_threads(grow_and_seal, groups, meanwhile)) as grown_trees:
+        for trees, nodes, buckets in grown_trees:
+            builder.put_sealed("nodes", nodes)
+            builder.put_sealed("buckets", buckets)
+            for tree in trees:
                 report("trees", tree + 1, spec.trees)
-    for database, records in waiting.items():
-        builder.put_sorted(database, records.items())
-    trees = np.arange(spec.trees)
     builder.set_roots(
-        trees, np.zeros(spec.trees, np.uint64), np.diff(starts).astype(np.uint32), np.zeros(spec.trees, np.uint8)
+        np.arange(spec.trees),
+        np.zeros(spec.trees, np.uint64),
+        np.diff(starts).astype(np.uint32),
+        np.zeros(spec.trees, np.uint8),
     )
 
 
@@ -196,17 +204,22 @@ def _write_rows(builder: Builder, training: Training, report: Progress) -> None:
 def _write_index(builder: Builder, training: Training) -> None:
     """The index from ids and subjects."""
     for part in _parts(training.ids.size):
-        builder.put_sorted("samples", _sample_records(training, part))
+        builder.put_sealed("samples", _sample_records(training, part))
     builder.put_sorted("subjects", ((key, b"") for key in _subject_keys(training)))
 
 
-def _sample_records(training: Training, part: slice) -> Iterator[tuple[bytes, bytes]]:
-    keys, slots = layout.id_keys(training.ids[part]), np.arange(part.start, part.stop, dtype="<u4").tobytes()
-    places = (slots[at : at + 4] for at in range(0, len(slots), 4))
-    if not len(training.subjects):
-        return zip(keys, places, strict=True)
-    hashes = (line.tobytes() if line.any() else b"" for line in training.subjects[part])
-    return ((key, place + subject) for key, place, subject in zip(keys, places, hashes, strict=True))
+def _sample_records(training: Training, part: slice) -> Sealed:
+    """The records of samples: their slots and, of those that belong to somebody, a subject."""
+    count, width = part.stop - part.start, 4 + HASH_BYTES * bool(len(training.subjects))
+    payloads, sizes = np.zeros((count, width), np.uint8), np.full(count, width)
+    payloads[:, :4] = np.arange(part.start, part.stop, dtype="<u4").view(np.uint8).reshape(count, 4)
+    if len(training.subjects):
+        payloads[:, 4:] = training.subjects[part]
+        sizes[~training.subjects[part].any(axis=1)] = 4
+    sealed = room_for(count, 8, int(sizes.sum()) + layout.CHECKSUM_BYTES * count)
+    sealed.keys[:] = training.ids[part].astype(">u8").view(np.uint8).reshape(count, 8)
+    seal(np.uint64(records.seed("samples")), payloads.reshape(-1), width * np.arange(count), sizes, sealed)
+    return sealed
 
 
 def _subject_keys(training: Training) -> Iterator[bytes]:
@@ -217,7 +230,7 @@ def _subject_keys(training: Training) -> Iterator[bytes]:
         yield layout.subject_key(training.subjects[at].tobytes(), int(training.ids[at]))
 
 
-def occupants(spec: Spec, ids: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+def occupants(spec: Spec, ids: npt.NDArray[np.uint64]) -> Occupants:
     """Which of `ids` live in which tree: tree t holds `members[starts[t] : starts[t + 1]]`."""
     starts = np.empty(spec.trees + 1, np.int64)
     members = np.empty(ids.size * spec.occupancy, np.int32)
@@ -225,13 +238,18 @@ def occupants(spec: Spec, ids: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.i
     return starts, members
 
 
-def grown(
-    spec: Spec, rows: Rows, jobs: Iterator[Job], together: int = 0, meanwhile: Callable[[], None] = lambda: None
-) -> Generator[Growth, None, None]:
-    """Grow whole trees in threads, in order; those that have fewer than `together` samples between them in one go. Does
-    also what can be done `meanwhile`, when the threads have begun."""
+def grown(spec: Spec, rows: Rows, jobs: Iterator[Job]) -> Generator[Growth, None, None]:
+    """Grow whole trees in threads, one at a time, in order."""
+    return in_threads(lambda group: grow_jobs(spec, rows, group), in_groups(jobs, 0))
+
+
+def in_threads(
+    act: Callable[[list[Job]], T], groups: Iterator[list[Job]], meanwhile: Callable[[], None] = lambda: None
+) -> Generator[T, None, None]:
+    """What `act` makes of each group, in order, in threads. Does also what can be done `meanwhile`, when these have
+    begun."""
     count = threads()
-    with workers(count) as pool, closing(_ahead(pool, count, spec, rows, in_groups(jobs, together))) as futures:
+    with workers(count) as pool, closing(_ahead(pool, count, act, groups)) as futures:
         for place, future in enumerate(futures):
             if not place:
                 meanwhile()
@@ -239,12 +257,12 @@ def grown(
 
 
 def _ahead(
-    pool: Executor, count: int, spec: Spec, rows: Rows, groups: Iterator[list[Job]]
-) -> Generator[Future[Growth], None, None]:
-    """The growths of all groups, in order, of which never more than `SAMPLES_AHEAD`, or a few trees, are begun before
+    pool: Executor, count: int, act: Callable[[list[Job]], T], groups: Iterator[list[Job]]
+) -> Generator[Future[T], None, None]:
+    """The results for all groups, in order, of which never more than `SAMPLES_AHEAD`, or a few trees, are begun before
     somebody takes them."""
     least, most = (2 * count, SAMPLES_AHEAD) if count > 1 else (1, 0)
-    begun: deque[tuple[Future[Growth], int]] = deque()
+    begun: deque[tuple[Future[T], int]] = deque()
     samples = 0
     try:
         for group in groups:
@@ -253,7 +271,7 @@ def _ahead(
                 future, done = begun.popleft()
                 samples -= done
                 yield future
-            begun.append((pool.submit(grow_jobs, spec, rows, group), size))
+            begun.append((pool.submit(act, group), size))
             samples += size
         while begun:
             yield begun.popleft()[0]

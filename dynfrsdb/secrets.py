@@ -54,6 +54,11 @@ class Secrets:
         """What stands for the reason of a hold in the ledger."""
         return self._hash(b"reason", text.encode())
 
+    @property
+    def key_of_samples(self) -> bytes:
+        """The key of the hashes that `samples` adds up."""
+        return self._keys[b"samples"]
+
     def samples(self, ids: npt.NDArray[np.uint64], y: npt.NDArray[np.int64], X: npt.NDArray[np.float32]) -> int:
         """The part of the sample-set digest that these samples contribute."""
         data, width, sum_of = _lines(ids, y, X), 16 + 4 * X.shape[1], 0

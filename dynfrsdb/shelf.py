@@ -9,7 +9,7 @@ same key; a long list lies in `buckets` as well, in chunks of sorted slots, each
     buckets  3|0b101|8017     the last 100
 
 so that one sample that leaves a list of thousands rewrites one chunk. `Shelf` reads them for the engine;
-`sealed_records`, `edit_lists` and `clear` write what a commit changed."""
+`put_changed`, `edit_lists` and `clear` write what a commit changed."""
 
 from __future__ import annotations
 
@@ -24,16 +24,15 @@ import numpy.typing as npt
 from dynfrsdb_engine.commit import Edits
 from dynfrsdb_engine.forest import Damaged
 from dynfrsdb_engine.grow import Growth
-from dynfrsdb_engine.sealing import Sealed, seal_growth
-from dynfrsdb_storage import Snapshot, WriteSession, layout
-from dynfrsdb_storage.records import seed_of
+from dynfrsdb_engine.sealing import seal_growth
+from dynfrsdb_storage import Snapshot, WriteSession, layout, records
 
 CHUNK = 450
 """Slots in a chunk when a long list is written: 1,800 bytes, so that two chunks share a page."""
 MOST = 474
 """Slots that a chunk may grow to before it is written as two."""
 KEY_BYTES = layout.BUCKET_KEY_BYTES
-SEEDS = seed_of("nodes"), seed_of("buckets")
+SEEDS = records.seed("nodes"), records.seed("buckets")
 """Where the checksums of tree records begin."""
 FIRST_CHUNK = bytes(4)
 """Behind a node's key: that of its bucket."""
@@ -102,23 +101,6 @@ def growth_records(growth: Growth) -> tuple[Records, Records]:
     return nodes, buckets
 
 
-def sealed_records(growth: Growth) -> tuple[Records, Records]:
-    """The same as the store keeps them, checksums in front, in the order of the growth."""
-    nodes, buckets = seal_growth(growth, SEEDS, CHUNK)
-    return _by_key(nodes), _by_key(buckets)
-
-
-def _by_key(sealed: Sealed) -> Records:
-    """Sealed values by their keys."""
-    keys, values, width = sealed.keys.tobytes(), sealed.values.tobytes(), sealed.keys.shape[1]
-    ends = sealed.ends.tolist()
-    begins = [0, *ends]
-    return {
-        keys[at : at + width]: values[begin:end]
-        for at, begin, end in zip(range(0, len(keys), width), begins, ends, strict=False)
-    }
-
-
 def _list_records(growth: Growth, nodes: npt.NDArray[np.void]) -> Iterator[tuple[bytes, bytes]]:
     """The long lists of nodes as chunk records."""
     data = growth.lists.astype("<u4", copy=False).view(np.uint8).data
@@ -142,6 +124,12 @@ def put_roots(session: WriteSession, roots: npt.NDArray[np.void], before: npt.ND
         some = roots[first : first + layout.ROOTS_PER_RECORD]
         if some.tobytes() != before[first : first + layout.ROOTS_PER_RECORD].tobytes():
             session.put_roots(chunk, some["stamp"], some["n"], some["tags"])
+
+
+def put_changed(session: WriteSession, growth: Growth) -> None:
+    """Write changed records, and long lists that are new."""
+    for database, sealed in zip(("nodes", "buckets"), seal_growth(growth, SEEDS, CHUNK), strict=True):
+        session.put_sealed(database, sealed)
 
 
 def edit_lists(session: WriteSession, wanted: Edits) -> None:

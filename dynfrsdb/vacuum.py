@@ -157,7 +157,7 @@ class _Rebuild:
         failpoint("vacuum-rows")
         for database in CARRIED:
             new.put_sorted(database, _carried(self._snapshot, database))
-        write_trees(new, self._db._spec, self._live.ids, self._report)
+        write_trees(new, self._db._spec, occupants(self._db._spec, self._live.ids), self._report)
         entry = new.append_ledger(vacuumed(state, new.number))
         state.update(reached(state, entry), tags=0, times=noted(state.get("times", b""), state["commit"], time.time()))
         new.finish()

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from dynfrsdb.errors import CorruptStore, EmptyForest, Error
 from dynfrsdb.settings import Settings
-from dynfrsdb.shelf import Shelf, clear, edit_lists, put_roots, sealed_records
+from dynfrsdb.shelf import Shelf, clear, edit_lists, put_changed, put_roots
 from dynfrsdb_engine.forest import BadRow, Damaged, Forest
 from dynfrsdb_engine.rows import Rows, gather_rows
 from dynfrsdb_engine.spec import Spec, make_spec
@@ -195,9 +195,7 @@ class View:
         with in_words(self.store.path):
             edit_lists(session, forest.edits())
         written = forest.dirty_records()
-        nodes, buckets = sealed_records(written)
-        session.put_packed("nodes", nodes)
-        session.put_packed("buckets", buckets)
+        put_changed(session, written)
         put_roots(session, forest.w.roots, self._roots)
         session.state["tags"] += int(forest.w.top[TAGS])
         if (written.records["stamp"] <= session.snapshot.commit).any():

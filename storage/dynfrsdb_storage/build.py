@@ -18,7 +18,7 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -85,6 +85,10 @@ class Builder:
             self._highest = max(self._highest, int(slots.max()))
             self._writer.write(slots, np.asarray(ids, np.uint64), np.asarray(ys, np.int64), np.asarray(x, np.float32))
 
+    def sync_rows(self) -> None:
+        """Make the rows written so far durable, while other things are done; `finish` has less to wait for then."""
+        self._writer.sync()
+
     def leave_free(self, start: int, count: int) -> None:
         """Leave slots without a row below one that has one: they are zero, and reserved for samples to come."""
         self._slots += count
@@ -98,7 +102,12 @@ class Builder:
             items = records.pack_many(database, chunk)
             if len(items) < len(chunk):
                 raise ValueError(f"a key for '{database}' came twice")
-            self._transact(lambda txn, items=items: self._append(txn, database, items))  # type: ignore[misc]
+            self._append(database, items.keys(), items.values())
+
+    def put_sealed(self, database: str, sealed: records.Sealed) -> None:
+        """Append records that were packed elsewhere, byte for byte as by `records.pack`; otherwise as `put_sorted`."""
+        for part in records.portions(sealed, _PUT_AT_ONCE):
+            self._append(database, *records.cut_apart(part))
 
     def put(self, database: str, key: bytes, payload: bytes) -> None:
         """Write one record."""
@@ -152,11 +161,14 @@ class Builder:
         reserved = count + sum(size for _, size in self._free)
         self.state.update(slots=first + count, reserved=reserved, pending=0, window=layout.MIN_RESERVED)
 
-    def _append(self, txn: lmdb.Transaction, database: str, items: dict[bytes, bytes]) -> None:
-        with txn.cursor(db=self._databases[database]) as cursor:
-            _, added = cursor.putmulti(items.items(), append=True)
-        if added != len(items):
-            raise ValueError(f"keys for '{database}' did not come in ascending order")
+    def _append(self, database: str, keys: Collection[bytes], values: Collection[bytes]) -> None:
+        def put(txn: lmdb.Transaction) -> None:
+            with txn.cursor(db=self._databases[database]) as cursor:
+                _, added = cursor.putmulti(zip(keys, values, strict=True), append=True)
+            if added != len(keys):
+                raise ValueError(f"keys for '{database}' did not come in ascending order")
+
+        self._transact(put)
 
     def _transact(self, apply: Callable[[lmdb.Transaction], object]) -> None:
         while True:

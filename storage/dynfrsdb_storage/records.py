@@ -22,7 +22,8 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgpack
@@ -41,11 +42,13 @@ _U32 = struct.Struct("<I")
 _PENDING = struct.Struct("<IQ")
 
 Payload: TypeAlias = bytes | memoryview
+Sealed: TypeAlias = "tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8], npt.NDArray[np.int64]]"
+"""Records of one database that somebody else has packed: one line per key, all values, and where each of them ends."""
 Roots: TypeAlias = "tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32], npt.NDArray[np.uint8]]"
 
 
-def seed_of(database: str) -> int:
-    """Where the checksums of a database begin: who packs its records elsewhere goes on from there, with the key."""
+def seed(database: str) -> int:
+    """The checksum of the name of a database, from which those of its records go on."""
     return _SEEDS[database]
 
 
@@ -65,6 +68,25 @@ def pack_many(database: str, pairs: Iterable[tuple[bytes, Payload]]) -> dict[byt
         for key, payload in pairs
         for data in (payload if len(payload) <= inline else _filled_up(payload),)
     }
+
+
+def portions(sealed: Sealed, most: int) -> Iterator[Sealed]:
+    """Sealed records, so many at a time."""
+    keys, values, ends = sealed
+    for first in range(0, len(keys), most):
+        begin = int(ends[first - 1]) if first else 0
+        here = ends[first : first + most]
+        yield keys[first : first + most], values[begin : int(here[-1])], here - begin
+
+
+def cut_apart(sealed: Sealed) -> tuple[list[bytes], list[bytes]]:
+    """Sealed records as (keys, values)."""
+    keys, values, ends = sealed[0].tobytes(), sealed[1].tobytes(), sealed[2].tolist()
+    width = sealed[0].shape[1]
+    return (
+        [keys[at : at + width] for at in range(0, len(keys), width)],
+        [values[begin:end] for begin, end in pairwise([0, *ends])],
+    )
 
 
 def unpack(database: str, key: bytes, value: bytes) -> bytes | None:

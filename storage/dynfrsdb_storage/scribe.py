@@ -14,6 +14,7 @@ done.
     ["flush"]                                -->   (rows can be read now)
                                              <--   {"flushed": true}
     ["records", database, [key, payload] ...] ->
+    ["sealed", database, count, keys, values, ends]   packed already: many at once
     ["roots", stamps, n, tags]               -->
     ["finish", state]                        -->   closes, scrubs, syncs
                                              <--   {"finished": true}, or at any time {"error": ...}
@@ -109,6 +110,13 @@ def _records(builder: Builder, answer: Answer, database: str, pairs: list[Any]) 
     builder.put_sorted(database, map(tuple, pairs))
 
 
+def _sealed(
+    builder: Builder, answer: Answer, database: str, count: int, keys: bytes, values: bytes, ends: bytes
+) -> None:
+    lines = np.frombuffer(keys, np.uint8).reshape(count, -1)
+    builder.put_sealed(database, (lines, np.frombuffer(values, np.uint8), np.frombuffer(ends, np.int64)))
+
+
 def _roots(builder: Builder, answer: Answer, stamps: bytes, n: bytes, tags: bytes) -> None:
     columns = np.frombuffer(stamps, np.uint64), np.frombuffer(n, np.uint32), np.frombuffer(tags, np.uint8)
     builder.set_roots(np.arange(columns[0].size), *columns)
@@ -119,6 +127,7 @@ _VERBS: dict[str, Callable[..., None]] = {
     "free": _free,
     "flush": _flush,
     "records": _records,
+    "sealed": _sealed,
     "roots": _roots,
 }
 

@@ -139,6 +139,11 @@ class Successor:
         while part := list(islice(pending, _SENT_AT_ONCE)):
             self._send(["records", database, part])
 
+    def put_sealed(self, database: str, sealed: records.Sealed) -> None:
+        """Append records that were packed elsewhere, as `Builder.put_sealed` does."""
+        for keys, values, ends in records.portions(sealed, _SENT_AT_ONCE):
+            self._send(["sealed", database, len(keys), keys.tobytes(), values.tobytes(), ends.tobytes()])
+
     def set_roots(self, trees: layout.Array, stamps: layout.Array, n: layout.Array, tags: layout.Array) -> None:
         """Set stamp, n and the flag "tags below" of all trees' roots."""
         if not np.array_equal(trees, np.arange(int(self.settings["n_trees"]))):

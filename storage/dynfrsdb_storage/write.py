@@ -163,9 +163,9 @@ class WriteSession:
         """Write many (key, payload) with the next commit; payloads are copied."""
         self._puts[database].update(records.pack_many(database, pairs))
 
-    def put_packed(self, database: str, values: dict[bytes, bytes]) -> None:
-        """Write many values with the next commit that are packed already (`records.pack`), by their keys."""
-        self._puts[database].update(values)
+    def put_sealed(self, database: str, sealed: records.Sealed) -> None:
+        """Write many records with the next commit that were packed elsewhere, byte for byte as by `records.pack`."""
+        self._puts[database].update(zip(*records.cut_apart(sealed), strict=True))
 
     def delete(self, database: str, key: bytes) -> None:
         """Delete one record, if it is there, with the next commit; deletes come before puts."""

@@ -8,6 +8,7 @@ import stat
 from pathlib import Path
 
 import lmdb
+import numpy as np
 import pytest
 
 from dynfrsdb_storage import Builder, Store, create, failpoints, layout, records
@@ -99,6 +100,34 @@ def test_a_create_that_is_under_way_is_not_taken_for_a_stale_one(tmp_path: Path)
 def test_sorted_records_must_be_sorted(tmp_path: Path) -> None:
     def unsorted(builder: Builder) -> None:
         builder.put_sorted("nodes", [(b"b", b""), (b"a", b"")])
+
+    with pytest.raises(ValueError, match="ascending order"):
+        create(tmp_path / "a.forest", SETTINGS, {}, unsorted)
+
+
+def sealed(database: str, pairs: list[tuple[bytes, bytes]]) -> records.Sealed:
+    """Records as somebody else would pack them."""
+    values = [records.pack(database, *pair) for pair in pairs]
+    keys = np.frombuffer(b"".join(key for key, _ in pairs), np.uint8).reshape(len(pairs), -1)
+    return keys, np.frombuffer(b"".join(values), np.uint8), np.cumsum([len(value) for value in values])
+
+
+def test_records_that_were_packed_elsewhere_are_those_that_are_packed_here(tmp_path: Path) -> None:
+    pairs = [(layout.id_key(i), bytes([i % 251]) * (i % 2_500)) for i in range(25_000)]
+
+    def both(builder: Builder) -> None:
+        builder.put_sorted("nodes", pairs)
+        builder.put_sealed("buckets", sealed("buckets", pairs))
+
+    create(tmp_path / "a.forest", SETTINGS, {}, both)
+
+    with Store.open(tmp_path / "a.forest", writable=False) as store, store.snapshot() as snapshot:
+        assert list(snapshot.scan("buckets")) == list(snapshot.scan("nodes"))
+
+
+def test_records_that_were_packed_elsewhere_must_be_sorted(tmp_path: Path) -> None:
+    def unsorted(builder: Builder) -> None:
+        builder.put_sealed("nodes", sealed("nodes", [(b"b", b""), (b"a", b"")]))
 
     with pytest.raises(ValueError, match="ascending order"):
         create(tmp_path / "a.forest", SETTINGS, {}, unsorted)
