@@ -58,7 +58,7 @@ from dynfrsdb_engine.recount import (
 )
 from dynfrsdb_engine.reference import Address, refer
 from dynfrsdb_engine.rows import Rows
-from dynfrsdb_engine.search import choose, pure
+from dynfrsdb_engine.search import choose_again, pure
 from dynfrsdb_engine.spec import Spec, spec_at
 from dynfrsdb_engine.working import (
     CLEARS,
@@ -204,7 +204,7 @@ def visit_split(
         return OVER
     a, b = item.start, item.end
     head, stats = w.stats.head[row], w.stats
-    best, cut, n_left = choose(spec, stats, row, stats.totals[row], bench.scratch)
+    best, cut, n_left = choose_again(spec, stats, row, bench.scratch)
     feature, new_cut = stats.cand[row, best].feature, stats.cuts[row, best, cut]
     old_left = head.n_left - count_left(ops, a, b, GONE, np.int64(point.feature), point.cut)
     new_left = n_left - count_left(ops, a, b, COME, feature, new_cut)
