@@ -7,7 +7,7 @@ says in words what is wrong when the engine meets a record or row that cannot be
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import numpy as np
 import numpy.typing as npt
@@ -76,16 +76,17 @@ def in_words(path: object) -> Iterator[None]:
     """Turn what the engine found damaged into an error that names the store and what to do."""
     try:
         yield
-    except Damaged as damage:
-        raise CorruptStore(
-            f"tree {damage.tree}, node {damage.path:#b} in '{path}' {damage.what}; nothing was answered or changed. "
-            f"Run 'dynfrsdb check {path}'"
-        ) from damage
-    except BadRow as bad:
-        raise CorruptStore(
-            f"the row in slot {bad.slot} of '{path}' fails its hash; nothing was answered or changed. "
-            f"Run 'dynfrsdb check {path}'"
-        ) from bad
+    except (Damaged, BadRow) as found:
+        raise _said(path, found) from found
+
+
+def _said(path: object, found: Damaged | BadRow) -> CorruptStore:
+    what = (
+        f"the row in slot {found.slot} of '{path}' fails its hash"
+        if isinstance(found, BadRow)
+        else f"tree {found.tree}, node {found.path:#b} in '{path}' {found.what}"
+    )
+    return CorruptStore(f"{what}; nothing was answered or changed. Run 'dynfrsdb check {path}'")
 
 
 class View:
@@ -114,25 +115,24 @@ class View:
         self._start()
 
     @contextmanager
-    def at(self, snapshot: Snapshot) -> Iterator[Forest]:
+    def at(self, snapshot: Snapshot, changing: bool = False) -> Iterator[Forest]:
         """The forest of this snapshot, with records and rows within reach."""
         self._shelf.snapshot = snapshot
         try:
-            with in_words(self.store.path):
-                self._follow(snapshot)
-                self.forest.rows = rows_of(snapshot)
-                yield self.forest
+            self._follow(snapshot)
+            self.forest.rows = rows_of(snapshot)
+            self.changing = self.changing or changing
+            yield self.forest
+        except (Damaged, BadRow) as found:
+            raise _said(self.store.path, found) from found
         finally:
             self._shelf.snapshot = None
 
-    @contextmanager
-    def within(self, snapshot: Snapshot) -> Iterator[Forest]:
+    def within(self, snapshot: Snapshot) -> AbstractContextManager[Forest]:
         """The forest inside a transaction: at its snapshot to begin with, then changed by it."""
         if self.changing:
             self.commit = snapshot.commit  # a reservation may have been committed meanwhile; it changes no tree
-        with self.at(snapshot) as forest:
-            self.changing = True
-            yield forest
+        return self.at(snapshot, changing=True)
 
     def _follow(self, snapshot: Snapshot) -> None:
         """Move to the commit of a snapshot, letting go of what changed on the way."""

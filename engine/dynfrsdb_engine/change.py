@@ -58,7 +58,7 @@ from dynfrsdb_engine.recount import (
 )
 from dynfrsdb_engine.reference import Address, refer
 from dynfrsdb_engine.rows import Rows
-from dynfrsdb_engine.search import choose, pure
+from dynfrsdb_engine.search import choose_again, pure
 from dynfrsdb_engine.spec import Spec, spec_at
 from dynfrsdb_engine.working import (
     CLEARS,
@@ -87,8 +87,8 @@ NOW, THEN, TURN, AT, WAITING, VISITED, VOIDED, RESPLIT = range(8)
 that wait; nodes visited, nodes voided, nodes whose best split is another."""
 FILL = 8
 GONE, COME = np.int64(-1), np.int64(1)
-SOON = 3
-"""How many items ahead statistics are asked for. Points are asked for a level ahead."""
+LATER, SOON = 5, 2
+"""How many items ahead lines are asked for, and counts (by `recount`). Points are asked for a level ahead."""
 
 
 @inner
@@ -154,7 +154,7 @@ def update_split(spec: Spec, w: Working, rows: Rows, ops: Ops, item: Record, row
         item.task = VOID_LEAF if n < spec.min_split else VOID
         scan = False
     else:
-        scan = foresee(spec, w, ops, a, b, row, bench.foresight)
+        scan = foresee(spec, w, ops, a, b, row, added, bench.foresight)
     nothing = bench.nothing
     below = Below(nothing.slots, nothing.y, nothing.column, nothing.places)
     if scan:
@@ -204,7 +204,7 @@ def visit_split(
         return OVER
     a, b = item.start, item.end
     head, stats = w.stats.head[row], w.stats
-    best, cut, n_left = choose(spec, stats, row, stats.totals[row], bench.scratch)
+    best, cut, n_left = choose_again(spec, stats, row, bench.scratch)
     feature, new_cut = stats.cand[row, best].feature, stats.cuts[row, best, cut]
     old_left = head.n_left - count_left(ops, a, b, GONE, np.int64(point.feature), point.cut)
     new_left = n_left - count_left(ops, a, b, COME, feature, new_cut)
@@ -305,29 +305,34 @@ def do_item(
 
 
 @inner
-def bring_item(w: Working, item: Record) -> None:
-    """Ask for what an item will need."""
+def bring_line(w: Working, item: Record) -> None:
+    """Ask for what an item will need, but for its counts."""
     owner = np.int64(w.points[item.point].owner)
     if owner >= 0:
         bring_row(w.nodes, owner)
         bring_row(w.stats.head, owner)
         bring_row(w.stats.totals, owner)
         bring_row(w.stats.cand, owner)
-        bring_row(w.stats.cuts, owner)
-        bring_row(w.stats.counts, owner)
     elif owner < NOBODY:
         bring_row(w.buckets, -2 - owner)
         bring_row(w.slots, -2 - owner)
 
 
 @inner
-def look_ahead(w: Working, now: npt.NDArray[np.void], then: npt.NDArray[np.void], fill: npt.NDArray[np.int64]) -> None:
-    """Ask for what the item that is `SOON` further will need, on this level or on the next."""
+def look_ahead(
+    w: Working, now: npt.NDArray[np.void], then: npt.NDArray[np.void], fill: npt.NDArray[np.int64], bench: Bench
+) -> None:
+    """Ask for what items further on will need, on this level or on the next, and note whose counts come soon."""
+    at, bench.soon[0] = fill[AT] + LATER, NOBODY
+    if at < fill[NOW]:
+        bring_line(w, now[at])
+    elif at - fill[NOW] < fill[THEN]:
+        bring_line(w, then[at - fill[NOW]])
     at = fill[AT] + SOON
     if at < fill[NOW]:
-        bring_item(w, now[at])
+        bench.soon[0] = w.points[now[at].point].owner
     elif at - fill[NOW] < fill[THEN]:
-        bring_item(w, then[at - fill[NOW]])
+        bench.soon[0] = w.points[then[at - fill[NOW]].point].owner
 
 
 @kernel
@@ -354,7 +359,7 @@ def change(
         if fill[TURN]:
             then, now = queues
         while fill[AT] < fill[NOW]:
-            look_ahead(w, now, then, fill)
+            look_ahead(w, now, then, fill, bench)
             item = now[fill[AT]]
             status = do_item(spec, w, rows, ops, item, stamp, bench, then, fill)
             if status == WAIT:

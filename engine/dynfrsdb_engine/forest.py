@@ -255,11 +255,13 @@ class Forest(Resident):
         self, waiting: npt.NDArray[np.void], ops: Ops, now: npt.NDArray[np.void], fill: npt.NDArray[np.int64]
     ) -> None:
         """Bring what the waiting items need and let the walk begin again with them."""
-        records = waiting[waiting["need"] == NEED_RECORD]
-        if records.size:
+        needs = waiting["need"].tolist()
+        if NEED_RECORD in needs:
+            records = waiting[waiting["need"] == NEED_RECORD]
             self.load(np.ascontiguousarray(records["tree"]), np.ascontiguousarray(records["path"]), _ways(records, ops))
-        for item in waiting[waiting["need"] == NEED_LISTS]:
-            self.load_below(int(item["tree"]), int(item["path"]))
+        for need, tree, path in zip(needs, waiting["tree"].tolist(), waiting["path"].tolist(), strict=True):
+            if need == NEED_LISTS:
+                self.load_below(tree, path)
         waiting["need"] = 0
         now[: waiting.size] = waiting
         fill[changes.NOW], fill[changes.TURN], fill[changes.WAITING] = waiting.size, 0, 0

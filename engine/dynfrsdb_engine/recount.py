@@ -22,6 +22,7 @@ from dynfrsdb_engine.collect import Ops, edit_list, gather_below
 from dynfrsdb_engine.hashing import ORDER, place, restore, step, thresholds
 from dynfrsdb_engine.intervals import interval
 from dynfrsdb_engine.kernel import Record, inlined, inner
+from dynfrsdb_engine.prefetch import bring_row
 from dynfrsdb_engine.reference import Layout
 from dynfrsdb_engine.rows import FIRST_FEATURE, Rows, intact, look_ahead
 from dynfrsdb_engine.search import (
@@ -65,12 +66,16 @@ class Below(NamedTuple):
 
 
 class Bench(NamedTuple):
-    """Everything `recount` works with beside the node; made once and lent to every change."""
+    """Everything `recount` works with beside the node; made once and lent to every change.
+
+    `soon` is the line of a node that comes a little later, or less than 0.
+    """
 
     foresight: Foresight
     scratch: Scratch
     spare: Stats
     nothing: Below
+    soon: npt.NDArray[np.int64]
 
 
 def make_bench(spec: Spec) -> Bench:
@@ -85,7 +90,7 @@ def make_bench(spec: Spec) -> Bench:
         np.full(d, NEW, np.int32),
     )
     nothing = Below(np.empty(0, np.uint32), np.empty(0, np.int64), np.empty(0, np.float32), np.empty(0, np.int32))
-    return Bench(foresight, make_scratch(spec, 1), make_stats(spec, 1), nothing)
+    return Bench(foresight, make_scratch(spec, 1), make_stats(spec, 1), nothing, np.full(1, -1, np.int64))
 
 
 BENCH = Layout(make_bench(EXAMPLE))
@@ -100,12 +105,9 @@ def foresee_candidate(ops: Ops, a: int, b: int, candidate: Record, sight: Foresi
     for i in range(a, b):
         o = ops.order[i]
         x, sign = ops.X[o, f], np.int64(ops.sign[o])
-        if x == lo:
-            at_lo += sign
-        elif x == hi:
-            at_hi += sign
-        elif x < lo or x > hi:
-            outside = True
+        at_lo += sign * np.int64(x == lo)
+        at_hi += sign * np.int64(x == hi)
+        outside |= (x < lo) | (x > hi)
     moved = outside or at_lo == 0 or at_hi == 0
     sight.moved[c] = MOVED if moved else STILL
     sight.at_lo[c], sight.at_hi[c] = at_lo, at_hi
@@ -130,19 +132,22 @@ def foresee_target(ops: Ops, a: int, b: int, totals: npt.NDArray[np.int64], sigh
 
 
 @inner
-def foresee(spec: Spec, w: Working, ops: Ops, a: int, b: int, row: int, sight: Foresight) -> bool:
-    """Whether ops a..b need the samples below node `row`. Changes nothing in the working set."""
+def foresee(spec: Spec, w: Working, ops: Ops, a: int, b: int, row: int, added: int, sight: Foresight) -> bool:
+    """Whether ops a..b, of which so many are `added`, need the samples below node `row`. Changes nothing in the working
+    set."""
     head, stats = w.stats.head[row], w.stats
     scan = False
     for c in range(head.m):
         scan = foresee_candidate(ops, a, b, stats.cand[row, c], sight, c) or scan
     for i in range(head.skipped):
-        constant = stats.skip[row, i]
         sight.ended[i] = 0
-        for j in range(a, b):
-            o = ops.order[j]
-            if ops.sign[o] > 0 and ops.X[o, constant.feature] != constant.value:
-                sight.ended[i] = 1
+    if added > 0:  # removing ends no constancy, so their values need not be brought from memory
+        for i in range(head.skipped):
+            constant = stats.skip[row, i]
+            for j in range(a, b):
+                o = ops.order[j]
+                if ops.sign[o] > 0 and ops.X[o, constant.feature] != constant.value:
+                    sight.ended[i] = 1
     if spec.classes == 0:
         scan = foresee_target(ops, a, b, stats.totals[row], sight) or scan
     return scan
@@ -194,12 +199,21 @@ def read_column(rows: Rows, below: Below, feature: int) -> tuple[float, float]:
 
 @inner
 def move_counts(spec: Spec, ops: Ops, a: int, b: int, stats: Stats, row: int, c: int) -> None:
-    """Apply the change to the counts of a candidate whose range stayed."""
-    f, cuts, counts = stats.cand[row, c].feature, stats.cuts[row, c], stats.counts[row, c]
+    """Apply the change to the counts of a candidate whose range stayed.
+
+    No threshold is below the least value or reaches the greatest, so that the interval of those two is known, and most
+    often the thresholds stay where they are in memory.
+    """
+    candidate, cuts, counts = stats.cand[row, c], stats.cuts[row, c], stats.counts[row, c]
+    f, lo, hi = candidate.feature, candidate.lo, candidate.hi
     for i in range(a, b):
         o = ops.order[i]
-        sign = np.int64(ops.sign[o])
-        j = interval(cuts, ops.X[o, f])
+        x, sign, j = ops.X[o, f], np.int64(ops.sign[o]), ZERO
+        least = x == lo
+        if least or x == hi:
+            sign *= np.int64(least)
+        else:
+            j = interval(cuts, x)
         if j < cuts.size:
             if spec.classes:
                 counts[j, ops.y[o]] += sign
@@ -379,8 +393,11 @@ def recount(spec: Spec, w: Working, rows: Rows, ops: Ops, a: int, b: int, row: i
     stats, sight = w.stats, bench.foresight
     head = stats.head[row]
     node_hash = step(spec.tree_keys[w.nodes[row].tree], w.nodes[row].path)
-    changed = False
+    changed, soon = False, bench.soon[0]
     for c in range(head.m):
+        if soon >= 0:  # one candidate at a time: of too many requests at once the processor forgets some
+            bring_row(stats.counts[soon], c)
+            bring_row(stats.cuts[soon], c)
         if sight.moved[c] == MOVED:
             if not recount_candidate(spec.columns, node_hash, rows, below, stats, row, c):
                 sight.moved[c] = CONSTANT_NOW

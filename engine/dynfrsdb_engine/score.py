@@ -26,6 +26,8 @@ XLOG_TABLE = 1 << 16
 INFINITE = np.float64(np.inf).view(np.uint64)
 AT_ONCE = 8
 """Scores that an instruction makes."""
+A_LITTLE_MORE = 1.0 + 2.0**-40
+"""As a factor: more than some dozen roundings to 53 bits change."""
 
 
 @inner
@@ -170,6 +172,43 @@ def score_sides(
         a, b = np.float64(lefts[i] & LOW), np.float64(lefts[i] >> U32)
         c, d = all_zeros - a, all_ones - b
         scores[i] = 2.0 * a * b / (a + b) + 2.0 * c * d / (c + d)
+
+
+@inner
+def still_best(
+    counts: npt.NDArray[np.uint32], m: int, totals: npt.NDArray[np.int64], best: int, cut: int
+) -> tuple[bool, int]:
+    """Whether a split of two classes is beyond doubt the one that `best_gini_of_two` would find, and its left size.
+
+    A score is compared with that of this split without the divisions that make it, and must be greater by more than
+    all rounding together could be. A threshold behind this one that leaves the same on its left has the same score.
+    """
+    lefts, scores, thresholds = local_words(), local_doubles(), counts.shape[1]
+    at_once, left = ROOM // thresholds, U0
+    for j in range(cut + 1):
+        left += np.uint64(counts[best, j, 0]) | np.uint64(counts[best, j, 1]) << U32
+    lefts[0] = left
+    score_sides(lefts, 1, totals, scores)
+    near, limit = np.int64(0), scores[0] * A_LITTLE_MORE
+    for first in range(0, m, at_once):
+        size = left_sides(counts, first, min(m, first + at_once), lefts)
+        near += rivals(lefts, size, totals, limit, left, (best - first) * thresholds + cut)
+    return near == 0, np.int64(left & LOW) + np.int64(left >> U32)
+
+
+@inner
+def rivals(
+    lefts: npt.NDArray[np.uint64], size: int, totals: npt.NDArray[np.int64], limit: float, same: np.uint64, place: int
+) -> int:
+    """How many of the first `size` left sides score no more than `limit`, without those from `place` on that are the
+    `same`."""
+    all_zeros, all_ones, near = np.float64(totals[0]), np.float64(totals[1]), np.int64(0)
+    for i in range(size):
+        a, b = np.float64(lefts[i] & LOW), np.float64(lefts[i] >> U32)
+        c, d = all_zeros - a, all_ones - b
+        low = 2.0 * a * b * (c + d) + 2.0 * c * d * (a + b) <= limit * ((a + b) * (c + d))
+        near += np.int64(low & ((lefts[i] != same) | (i < place)))
+    return near
 
 
 @inner

@@ -8,13 +8,13 @@ import pytest
 from dynfrsdb_engine.intervals import intervals, sort
 from dynfrsdb_engine.local import ROOM
 from dynfrsdb_engine.ordered import least_and_greatest, next_below
-from dynfrsdb_engine.score import best_gini, best_gini_of_two, left_sides, score_sides
+from dynfrsdb_engine.score import best_gini, best_gini_of_two, left_sides, score_sides, still_best
 from dynfrsdb_engine.spec import EXAMPLE
 from tests.engine.doors import candidate_stats, door, weigh_up
 
 range_of, one_below = door(least_and_greatest), door(next_below)
 count_below, in_order, of_many, of_two = door(intervals), door(sort), door(best_gini), door(best_gini_of_two)
-sides_of, score_all = door(left_sides), door(score_sides)
+sides_of, score_all, stays = door(left_sides), door(score_sides), door(still_best)
 
 
 @pytest.mark.parametrize("s", [1, 7, 8, 9, 30, 255])
@@ -63,6 +63,30 @@ def test_two_classes_score_as_many_do(m: int, s: int, people: int) -> None:
         size = sides_of(left[expected[0] :], 0, 1, words)
         score_all(words, size, totals, scores)
         assert scores[expected[1]] == scores[:size].min() == best
+
+
+@pytest.mark.parametrize("people", [4, 30, 1000, (1 << 32) - 1])
+@pytest.mark.parametrize("s", [1, 5, 30, 255])
+@pytest.mark.parametrize("m", [1, 4, 10])
+def test_a_split_is_called_still_the_best_only_if_a_search_would_find_it(m: int, s: int, people: int) -> None:
+    chance, said, was = np.random.default_rng(people + s), 0, 0
+    for _ in range(100):
+        counts = chance.integers(0, max(2, people // (2 * s + 2)), (s + 1, 2)) * (chance.random((s + 1, 1)) < 0.4)
+        counts[[0, -1], chance.integers(0, 2, 2)] += 1
+        inner = [counts[1:-1][chance.permutation(s - 1)] for _ in range(m)]
+        left, totals = np.array([[counts[0], *rows] for rows in inner], np.uint32).reshape(m, s, 2), counts.sum(axis=0)
+        found = of_two(left, m, totals)
+
+        others = zip(chance.integers(0, m, 9).tolist(), chance.integers(0, s, 9).tolist(), strict=True)
+        for best, cut in [found[:2], *others]:
+            still, n_left = stays(left, m, totals, best, cut)
+            assert n_left == left[best, : cut + 1].sum()
+            assert not still or (best, cut, n_left) == found
+        rivals = {tuple(sums) for sums in left.cumsum(axis=1).reshape(-1, 2).tolist()}
+        was += len(rivals) > 1
+        said += len(rivals) > 1 and stays(left, m, totals, *found[:2])[0]
+
+    assert said >= was // 2 or people < 1000, "or every change would search"
 
 
 @pytest.mark.parametrize("s", [1, 7, 8, 9, 16, 17, 32, 33, 41, 257])
