@@ -143,7 +143,7 @@ class Transaction:
         targets = inputs.targets(y, len(rows), settings)
         names = inputs.subjects(subjects, len(rows))
         given = None if ids is None else inputs.ids(ids, len(rows))
-        self._asked.note("add", rows, targets, names, given)
+        self._ask("add", rows, targets, names, given)
         hashes = [self._db._secrets.subject(name) if name else b"" for name in names] if names else [b""] * len(rows)
         kept = self._welcome(hashes) if names else None
         if kept is not None:
@@ -173,7 +173,7 @@ class Transaction:
         """Remove samples by id; returns how many. An unknown id raises SampleNotFound and changes nothing."""
         self._open()
         numbers = inputs.ids(ids)
-        self._asked.note("remove", numbers)
+        self._ask("remove", numbers)
         if self._known is not None:
             return len(numbers)
         found = self._find(numbers.tolist())
@@ -192,7 +192,7 @@ class Transaction:
         """Remove all samples of one subject; returns how many. A subject without samples raises SampleNotFound."""
         session = self._open()
         name = inputs.one_subject(subject)
-        self._asked.note("forget", name)
+        self._ask("forget", name)
         if self._known is not None:
             return 0
         removed = self._forget(self._db._secrets.subject(name))
@@ -236,6 +236,11 @@ class Transaction:
 
     # What is wanted
 
+    def _ask(self, verb: str, *parts: Any) -> None:
+        """Note a call, if somebody may ask for the same again."""
+        if self._request is not None:
+            self._asked.note(verb, *parts)
+
     def _find(self, ids: list[int]) -> dict[int, Live | None]:
         """Where samples live, as this transaction sees it."""
         unseen = [id for id in ids if id not in self._changed]
@@ -270,7 +275,7 @@ class Transaction:
         ids = np.array(list(found), np.uint64)
         with in_words(self._db.path):
             X, y = read_rows(session.snapshot, slots, ids, self._db._settings.n_features)
-        self._wanted.gone.append(self._known_to_trees(Samples(ids, X, y, slots, np.full(slots.size, -1, np.int8))))
+        self._wanted.gone.append(self._known_to_trees(Samples(ids, X, y, slots, np.array([-1] * slots.size, np.int8))))
         for id, live in found.items():
             session.delete("samples", layout.id_key(id))
             if live.subject:

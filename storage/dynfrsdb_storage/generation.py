@@ -151,6 +151,8 @@ class Generation:
     def look_for(self, known: Known, database: str, keys: Keys) -> None:
         """Before somebody gets values: raise if the length of a long one is damaged, or a branch on the way. Where none
         is long, a handle that writes looks at nothing: a short value cannot lead out of its page."""
+        if self.writable and known.long.get(database) is False:
+            return
         with self._guarded(database):
             if not self.writable or self._guard.has_long(known, database):
                 self._guard.look_for(known, database, keys)

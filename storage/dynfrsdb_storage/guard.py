@@ -94,6 +94,8 @@ class Known:
     main_page: bytes = b""
     """The page that names the databases."""
     trees: dict[bytes, Tree] | None = None
+    long: dict[str, bool] = field(default_factory=dict)
+    """Whether values of a database have pages of their own."""
     branches: dict[int, Branch] = field(default_factory=dict)
     leaves: dict[int, tuple[bytes, bytes]] = field(default_factory=dict)
     """The first and the last key of each."""
@@ -111,7 +113,7 @@ class Known:
         """Believe nothing for long: forget what was looked at more than a minute ago."""
         if time.monotonic() >= self.since + looked.TRUSTED:
             self.since, self.trees, self.main_page = time.monotonic(), None, b""
-            for pages in (self.branches, self.leaves, self.pages, self.headers):
+            for pages in (self.long, self.branches, self.leaves, self.pages, self.headers):
                 pages.clear()
 
 
@@ -161,9 +163,11 @@ class Guard:
     def has_long(self, known: Known, database: str) -> bool:
         """Whether values of a database have pages of their own. Every change asks after the commit before it, so this
         searches for one record and does not look at the others."""
-        by_search = known.trees is None
-        tree = self._tree_by_search(known, database.encode()) if by_search else self.tree(known, database)
-        return tree is not None and tree.long_pages > 0
+        if database not in known.long:
+            by_search = known.trees is None
+            tree = self._tree_by_search(known, database.encode()) if by_search else self.tree(known, database)
+            known.long[database] = tree is not None and tree.long_pages > 0
+        return known.long[database]
 
     def look_for(self, known: Known, database: str, keys: Keys) -> None:
         """Raise Unsound if a search for one of `keys` meets a branch whose header is bad or, where values may be long,
