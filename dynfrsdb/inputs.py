@@ -53,8 +53,6 @@ FOR_EVER = 1e9
 Values = TypeVar("Values", bound=Sized)
 
 _MISSING_TYPES = {"NoneType", "NAType", "NaTType"}
-ZERO = np.float32(0.0)
-"""Added to -0.0 it makes 0.0."""
 FINITE = "dynfrsdb stores finite numbers only"
 ID_RULE = "ids are whole numbers from 0 to 2**64 - 1"
 
@@ -241,12 +239,13 @@ def _matrix(X: Any, d: int, place: Callable[[int, int], str]) -> npt.NDArray[Any
 
 def _rounded(numeric: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
     """A copy in float32 and in the order of C, without -0.0."""
+    zero = np.float32(0.0)  # -0.0 + 0.0 is 0.0
     if numeric.dtype == np.float32:
-        copied: npt.NDArray[np.float32] = np.add(numeric, ZERO, order="C")
+        copied: npt.NDArray[np.float32] = np.add(numeric, zero, order="C")
         return copied
     with np.errstate(over="ignore", invalid="ignore"):
         rounded = numeric.astype(np.float32, order="C", copy=True)
-    rounded += ZERO
+    rounded += zero
     return rounded
 
 
