@@ -19,8 +19,8 @@ from dynfrsdb_engine.reference import Address
 from dynfrsdb_engine.spec import Spec, spec_at
 from dynfrsdb_engine.working import CLOCK, LEAF_POINT, TAGGED, Working, working_at
 
-LANES = 16
-"""Trees that one row walks in side by side."""
+LANES = 10
+"""Trees that one row walks in side by side: enough for the waits to overlap, and most forests have a multiple of it."""
 ZERO, ONE = np.uint64(0), np.uint64(1)
 Points = npt.NDArray[np.uint64]
 NEED = np.dtype([("path", "u8"), ("tree", "i8"), ("row", "i8"), ("tagged", "i8")], align=True)
