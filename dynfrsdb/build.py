@@ -116,9 +116,10 @@ def _fill(builder: Builder, settings: Settings, training: Training, report: Prog
         _write_rows(builder, training, report)
         key, words, size = Secrets(settings).key_of_samples, builder.rows.words, 16 + 4 * settings.n_features
         hashed = [beside.submit(sum_of_hashes, key, words[part], size) for part in _parts(training.ids.size)]
-        if threads() > 1:
-            beside.submit(builder.sync_rows)
+        synced = beside.submit(builder.sync_rows) if threads() > 1 else None
         write_trees(builder, spec, found.result(), report, meanwhile=lambda: _write_index(builder, training))
+        if synced is not None:
+            synced.result()  # or its error would be lost: the disk tells of a write that failed only once
         digest = (sum(part.result() for part in hashed) % MODULUS).to_bytes(HASH_BYTES, "little")
     builder.state["digest"] = digest
     builder.append_ledger(

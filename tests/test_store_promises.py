@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 import dynfrsdb
 from dynfrsdb_storage import layout
+from dynfrsdb_storage.rows import RowWriter
 from tests.people import SHAPE, Matrix, X, Y, changer, files, people
 
 
@@ -348,3 +350,22 @@ def test_settling_in_parts_changes_no_answer(path: Path) -> None:
         assert (db.info()["tags"], db.digest()) == (0, digest)
         assert db.predict_proba(X).tobytes() == answers.tobytes()
         assert db.check()
+
+
+def test_a_disk_error_in_the_middle_of_a_build_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows are synced while trees grow; the disk tells of a write that failed once, and not again at the end."""
+    monkeypatch.setenv("DYNFRSDB_THREADS", "2")
+    sync, failed = RowWriter.sync, list[bool]()
+
+    def fail_once(writer: RowWriter) -> None:
+        if not failed:
+            failed.append(True)
+            raise OSError(errno.EIO, "the disk has lost a write")
+        sync(writer)
+
+    monkeypatch.setattr(RowWriter, "sync", fail_once)
+
+    with pytest.raises(OSError, match="lost a write"):
+        dynfrsdb.create(tmp_path / "people.forest", X, Y, **SHAPE)
+
+    assert list(tmp_path.iterdir()) == []
