@@ -78,8 +78,8 @@ class Shelf:
     def long_list(self, tree: int, path: int) -> Slots:
         """The slots of a long list, ascending; the caller knows how many there are."""
         node = layout.node_key(tree, path)
-        found = self._open().scan("buckets", node + bytes(4), node + b"\xff" * 4, counted=True)
-        return np.frombuffer(b"".join(data for _, data in found), "<u4").astype(np.uint32)
+        found = self._open().payloads("buckets", node + bytes(4), node + b"\xff" * 4)
+        return np.frombuffer(b"".join(found), "<u4").astype(np.uint32)
 
 
 def growth_records(growth: Growth) -> tuple[Records, Records]:

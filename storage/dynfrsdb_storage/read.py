@@ -158,6 +158,31 @@ class Snapshot:
         if not begun:
             self._begins_at(database, first or b"", None)
 
+    def payloads(self, database: str, first: bytes, last: bytes) -> list[bytes]:
+        """All payloads with first <= key <= last in key order, for who knows how many there must be; one piece."""
+        found: list[bytes] = []
+        self._check_process()
+        self.generation.look_ahead(self._known, database, first, last)
+        with self._lock:
+            try:
+                with self._live().cursor(db=self.generation.databases[database]) as cursor:
+                    there, least = cursor.set_range(first), first
+                    while there:
+                        key, value = self._item(database, cursor)
+                        if key < least:
+                            raise self._misled(database)
+                        if key > last:
+                            break
+                        payload = records.unpack(database, key, value)
+                        if payload is None:
+                            raise self._bad(database, key)
+                        found.append(payload)
+                        there, least = cursor.next(), key + b"\0"
+            except lmdb.Error as error:
+                raise translate(error, self.generation.store) from error
+        self._loads[database] += len(found)
+        return found
+
     def scan_raw(
         self, database: str, first: bytes | None = None, last: bytes | None = None
     ) -> Iterator[tuple[bytes, bytes]]:

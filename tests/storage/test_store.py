@@ -272,6 +272,17 @@ def test_a_damaged_lock_file_is_named(path: Path) -> None:
         Store.open(path, writable=True)
 
 
+@pytest.mark.parametrize(("first", "last"), [(0, 19), (3, 9), (5, 5), (18, 40), (20, 30)])
+def test_payloads_of_a_range_are_those_of_a_scan(path: Path, first: int, last: int) -> None:
+    with Store.open(path, writable=False) as store, store.snapshot() as snapshot:
+        ends = layout.id_key(first), layout.id_key(last)
+
+        found = snapshot.payloads("samples", *ends)
+
+        assert found == [payload for _, payload in snapshot.scan("samples", *ends)]
+        assert len(found) == len(range(first, min(last, 19) + 1))
+
+
 def test_a_bad_checksum_names_tree_and_node(path: Path) -> None:
     with Store.open(path, writable=True) as store:
         with store.write() as session:
@@ -284,6 +295,8 @@ def test_a_bad_checksum_names_tree_and_node(path: Path) -> None:
 
         with store.snapshot() as snapshot, pytest.raises(CorruptStore) as caught:
             snapshot.get("nodes", [layout.node_key(3, 0b1011)])
+        with store.snapshot() as snapshot, pytest.raises(CorruptStore, match="fails its checksum"):
+            snapshot.payloads("nodes", *layout.subtree_range(3, 1))
 
     assert str(caught.value) == (
         f"tree 3, node 0b1011 in '{path}' fails its checksum; no answer was given. Run 'dynfrsdb check {path}'"

@@ -6,13 +6,14 @@ A remark names the measurement that shows the limit, or what has not been tried 
 from __future__ import annotations
 
 _PYTHON = (
-    "Timed function by function on purchase, of 2.9 ms LMDB's transaction takes 1.25 and the kernels 0.25. The rest is "
-    "the interpreter, in some 4,000 calls for 150 records, none of which takes more than a twentieth: without it, this "
-    "would be 1.1 times the partner. Settling at once (auto) adds 0.9 ms of growing"
+    "Timed function by function on purchase, of 2.4 ms LMDB's transaction takes 1.2 and the kernels 0.3. The rest is "
+    "the interpreter, in some 1,700 calls for 150 records, none of which takes more than a twentieth: without it, this "
+    "would be 1.25 times the partner. Between two commits the caches are cold: the same calls take a third of that in "
+    "a loop. Settling at once (auto) adds 1 ms, half of it growing"
 )
 _BATCH = (
-    "On heart, of 38 ms of processor time for 100 removals 10 are kernels, 8 making records and their checksums, 8 "
-    "looking at pages before they are written on, 8 LMDB, 3 loading lists, and the rest many small things"
+    "On heart, of 34 ms of processor time for 100 removals 7 are the kernel that changes trees, 8 LMDB, 6 making "
+    "records and their checksums, 5 looking at pages before they are written on, and the rest many small things"
 )
 _COUNTING = (
     "Half of it is growing what was void, at the speed of a build; half of all samples lie under tags on purchase "
@@ -20,15 +21,16 @@ _COUNTING = (
 )
 
 REMARKS: dict[str, str] = {
-    "build": "Growing trees takes two thirds of it, writing rows, index and tree records the rest.",
+    "build": "Growing trees takes a third of it, writing rows, index and tree records the rest.",
     "build-2": (
-        "Trees grow, records are sealed and samples are hashed on both cores. What one does alone is to begin and to "
-        "end: checking rows and writing them, syncing, opening the store. On purchase that is 12 of 80 ms."
+        "Of 80 ms on purchase some 12 are in one thread: checking and writing rows, making the files, syncing and "
+        "opening them. 1.7x would take the rest to halve exactly. Between runs it is 1.4x to 1.6x."
     ),
     "removal-open": (
-        "On purchase, of 400 us about 160 are the kernel, which touches the statistics of some 200 nodes all over "
-        "memory, 40 bringing long lists that no query needs, and 200 Python on single values, once per removal. "
-        "Removals that walk together share it: 280 us each on purchase, 190 on heart."
+        "On purchase half of it is the kernel, which touches the statistics of some 200 nodes all over memory, a sixth "
+        "bringing long lists that no query needs, and the rest Python on single values, once per removal. The first "
+        "removal of each transaction, with cold caches, takes 500 us, the median 230 (heart: 460 and 165). Removals "
+        "that walk together share the Python."
     ),
     "removal-auto": _PYTHON + ".",
     "removal-lazy": _PYTHON + ".",
@@ -36,7 +38,6 @@ REMARKS: dict[str, str] = {
     "batch-100": _BATCH + ".",
     "batch-1%-floor": _BATCH + ".",
     "batch-1%": _BATCH + ".",
-    "query": "At the limit: two runs, an hour apart, gave 0.0048x and 0.0051x on heart.",
     "settled-lazy": _COUNTING + ".",
     "settled-auto": _COUNTING + ".",
     "start": "Importing numpy and numba takes 0.4 s, what numba prepares for its first kernel 0.3 s.",
