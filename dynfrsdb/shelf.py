@@ -159,8 +159,9 @@ def edit_lists(session: WriteSession, wanted: Edits) -> None:
             again[key] = slots.tobytes()
         else:
             session.delete("buckets", key)
+            parts = [slots] if 0 < len(slots) <= MOST else _pieces(slots)
             node = key[: layout.NODE_KEY_BYTES]
-            again |= {node + part[0].to_bytes(4, "big"): part.tobytes() for part in _pieces(slots)}
+            again |= {node + part[0].to_bytes(4, "big"): part.tobytes() for part in parts}
     session.put_many("buckets", again.items())
 
 
