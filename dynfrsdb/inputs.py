@@ -61,20 +61,19 @@ def features(X: Any, n_features: int, feature_names: Sequence[str] | None = None
     """The samples' features as the store keeps them, rounded to float32."""
     if feature_names is not None:
         _check_columns(X, feature_names)
-    is_plain = type(X) is np.ndarray and X.ndim == 2 and X.dtype.kind in "biuf" and X.shape[1] == n_features
-    numeric = X if is_plain else _matrix(X, n_features, lambda row, column: _cell(row, column, feature_names))
+
+    def place(row: int, column: int) -> str:
+        return f"row {row}, column {feature_names[column]!r}" if feature_names else f"row {row}, column {column}"
+
+    numeric = _matrix(X, n_features, place)
     rounded = _rounded(numeric)
     finite = np.isfinite(rounded)
     if np.count_nonzero(finite) != finite.size:  # on a single row half the price of .all()
         row, column = np.argwhere(~finite)[0].tolist()
         value = numeric[row, column]
         problem = "NaN" if np.isnan(value) else "infinite" if np.isinf(value) else "too large for float32"
-        raise InvalidInput(f"{_cell(row, column, feature_names)} is {problem}; {FINITE}")
+        raise InvalidInput(f"{place(row, column)} is {problem}; {FINITE}")
     return rounded
-
-
-def _cell(row: int, column: int, feature_names: Sequence[str] | None) -> str:
-    return f"row {row}, column {feature_names[column]!r}" if feature_names else f"row {row}, column {column}"
 
 
 def width(X: Any) -> int:

@@ -92,13 +92,9 @@ def new_entry(kind: str, state: Mapping[str, Any], **more: Any) -> dict[str, Any
     }
 
 
-PLAIN = int, str
-"""Types of values that a receipt shows as they are."""
-
-
 def receipt_of(entry: Mapping[str, Any], ids: tuple[int, ...] = ()) -> Receipt:
     """The receipt of a ledger entry."""
-    said = {name: value if type(value) in PLAIN else _shown(value) for name, value in entry.items()}
+    said = {name: _shown(value) for name, value in entry.items()}
     details = {name: said.pop(name) for name in entry if name not in Receipt.__dataclass_fields__}
     return Receipt(**said, details=details, ids=ids)
 

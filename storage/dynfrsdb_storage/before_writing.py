@@ -83,7 +83,7 @@ class BeforeWriting:
         try:
             self._guard.look_at_all(known, tree)
         except Unsound:
-            self.looked.spend(database, -tree.leaves)
+            self.looked.spend(database, -tree.leaves)  # so that it is not tried again soon
             return False
         return True
 

@@ -121,7 +121,7 @@ def node_key(tree: int, path: int) -> bytes:
 
 def node_keys(trees: Array, paths: Array) -> list[bytes]:
     """`node_key` for many nodes at once."""
-    keys = np.empty(len(paths), _key_type(False))
+    keys = np.empty(len(paths), _node_key_type())
     keys["tree"] = trees
     keys["place"] = _places(paths)
     return _cut(keys)
@@ -145,15 +145,6 @@ def node_path(key: bytes) -> int:
 def bucket_key(tree: int, path: int, chunk: int = 0) -> bytes:
     """The key of a bucket (chunk 0) or of the chunk of a long list whose smallest slot is `chunk`."""
     return node_key(tree, path) + chunk.to_bytes(4, "big")
-
-
-def bucket_keys(trees: Array, paths: Array, chunks: Array | int = 0) -> list[bytes]:
-    """`bucket_key` for many buckets at once."""
-    keys = np.empty(len(paths), _key_type(True))
-    keys["tree"] = trees
-    keys["place"] = _places(paths)
-    keys["chunk"] = chunks
-    return _cut(keys)
 
 
 def parse_bucket_key(key: bytes) -> tuple[int, int, int]:
@@ -310,9 +301,9 @@ def _bit_lengths(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.int32]:
 
 
 @cache
-def _key_type(of_buckets: bool) -> np.dtype[np.void]:
-    """A key of `nodes` or of `buckets` as numpy takes it."""
-    return np.dtype([("tree", ">u2"), ("place", ">u8"), *([("chunk", ">u4")] if of_buckets else [])])
+def _node_key_type() -> np.dtype[np.void]:
+    """A key of `nodes` as numpy takes it."""
+    return np.dtype([("tree", ">u2"), ("place", ">u8")])
 
 
 def _cut(keys: Array) -> list[bytes]:

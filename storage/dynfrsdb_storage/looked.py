@@ -18,7 +18,7 @@ Bounds = tuple[list[bytes], list[bytes]]
 _NOWHERE: Bounds = [], []
 _BEHIND_ALL = b"\xff" * 64
 """Behind every key of ours: the end of a range that has none."""
-EVERYWHERE: Bounds = [b""], [_BEHIND_ALL]
+_EVERYWHERE: Bounds = [b""], [_BEHIND_ALL]
 TRUSTED = 60.0
 """Seconds after which everything is looked at again."""
 
@@ -58,7 +58,7 @@ class Looked:
 
     def is_whole(self, database: str) -> bool:
         """Whether all of a database was looked at, for any write."""
-        return self._ranges.get((database, True)) == EVERYWHERE
+        return self._ranges.get((database, True)) == _EVERYWHERE
 
     def covers(self, database: str, first: bytes, last: bytes) -> bool:
         """Whether a range of keys was looked at for writes that may join pages."""

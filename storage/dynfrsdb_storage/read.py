@@ -202,19 +202,17 @@ class Snapshot:
         with self._lock:
             try:
                 with self._live().cursor(db=self.generation.databases[database]) as cursor:
-                    at_or_behind, its_key, its_value = cursor.set_range, cursor.key, cursor.value
                     for key in keys:
-                        if not (there := at_or_behind(key)):
+                        there = cursor.set_range(key)
+                        if not there:
                             there = cursor.last()
-                        elif its_key() != key:
+                        elif cursor.key() != key:
                             there = cursor.prev()
                         if not there:
                             found.append(None)
                             continue
-                        its = bytes(its_key())
-                        if not 0 < len(its) <= _LONGEST_KEY:  # as in `_item`
-                            raise self._misled(database)
-                        payload = unpack(database, its, bytes(its_value()))
+                        its, value = self._item(database, cursor)
+                        payload = unpack(database, its, value)
                         if payload is None:
                             raise self._bad(database, its)
                         found.append((its, payload))

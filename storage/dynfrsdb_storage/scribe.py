@@ -14,7 +14,7 @@ done.
     ["flush"]                                -->   (rows can be read now)
                                              <--   {"flushed": true}
     ["records", database, [key, payload] ...] ->
-    ["sealed", database, count, keys, values, ends]   packed already: many at once
+    ["sealed", database, keys, values, ends] -->   packed already: many at once
     ["roots", stamps, n, tags]               -->
     ["finish", state]                        -->   closes, scrubs, syncs
                                              <--   {"finished": true}, or at any time {"error": ...}
@@ -110,11 +110,10 @@ def _records(builder: Builder, answer: Answer, database: str, pairs: list[Any]) 
     builder.put_sorted(database, map(tuple, pairs))
 
 
-def _sealed(
-    builder: Builder, answer: Answer, database: str, count: int, keys: bytes, values: bytes, ends: bytes
-) -> None:
-    lines = np.frombuffer(keys, np.uint8).reshape(count, -1)
-    builder.put_sealed(database, (lines, np.frombuffer(values, np.uint8), np.frombuffer(ends, np.int64)))
+def _sealed(builder: Builder, answer: Answer, database: str, keys: bytes, values: bytes, ends: bytes) -> None:
+    where = np.frombuffer(ends, np.int64)
+    lines = np.frombuffer(keys, np.uint8).reshape(where.size, -1)
+    builder.put_sealed(database, (lines, np.frombuffer(values, np.uint8), where))
 
 
 def _roots(builder: Builder, answer: Answer, stamps: bytes, n: bytes, tags: bytes) -> None:

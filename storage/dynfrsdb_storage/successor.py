@@ -142,7 +142,7 @@ class Successor:
     def put_sealed(self, database: str, sealed: records.Sealed) -> None:
         """Append records that were packed elsewhere, as `Builder.put_sealed` does."""
         for keys, values, ends in records.portions(sealed, _SENT_AT_ONCE):
-            self._send(["sealed", database, len(keys), keys.tobytes(), values.tobytes(), ends.tobytes()])
+            self._send(["sealed", database, keys.tobytes(), values.tobytes(), ends.tobytes()])
 
     def set_roots(self, trees: layout.Array, stamps: layout.Array, n: layout.Array, tags: layout.Array) -> None:
         """Set stamp, n and the flag "tags below" of all trees' roots."""

@@ -60,7 +60,6 @@ def test_many_keys_at_once_are_the_same_keys(nodes: list[tuple[int, int]]) -> No
     of_paths = np.array([path for _, path in nodes], np.uint64)
 
     assert layout.node_keys(of_trees, of_paths) == [layout.node_key(*node) for node in nodes]
-    assert layout.bucket_keys(of_trees, of_paths, 3) == [layout.bucket_key(*node, 3) for node in nodes]
 
 
 @given(paths, paths, st.integers(0, 2**32 - 1))
