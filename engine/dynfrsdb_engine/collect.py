@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dynfrsdb_engine.kernel import inner
+from dynfrsdb_engine.local import local_ints
 from dynfrsdb_engine.records import LEAF, SPLIT, TAG
 from dynfrsdb_engine.slots import copy, sort
 from dynfrsdb_engine.spec import Spec
@@ -48,8 +49,8 @@ from dynfrsdb_engine.working import (
 )
 
 ZERO, NOT_A_LEAF = np.int64(0), np.int64(-1)
-DEPTH = 128
-"""Room of a stack that walks a subtree: one waiting sibling for each level, twice over."""
+ENDINGS = np.uint32(256)
+"""Slots are told apart by their last bits before they are looked for: most that stay end like none that leaves."""
 
 
 class Ops(NamedTuple):
@@ -71,7 +72,7 @@ def gather_below(w: Working, root: int, out: npt.NDArray[np.uint32]) -> int:
 
     Returns how many, or -1 if something is not in memory.
     """
-    stack = np.empty(DEPTH, np.int32)
+    stack = local_ints()
     stack[0], height, n = root, 1, ZERO
     while height > 0:
         height -= 1
@@ -99,7 +100,7 @@ def gather_below(w: Working, root: int, out: npt.NDArray[np.uint32]) -> int:
 @inner
 def all_below(w: Working, root: int) -> bool:
     """Whether every list below point `root` is in memory."""
-    stack = np.empty(DEPTH, np.int32)
+    stack = local_ints()
     stack[0], height = root, 1
     while height > 0:
         height -= 1
@@ -118,7 +119,7 @@ def all_below(w: Working, root: int) -> bool:
 @inner
 def free_below(w: Working, root: int) -> None:
     """Give back the lines of everything at and below point `root`, and count the tags that go with them."""
-    stack = np.empty(DEPTH, np.int32)
+    stack = local_ints()
     stack[0], height = root, 1
     while height > 0:
         height -= 1
@@ -147,6 +148,19 @@ def take_out(slots: npt.NDArray[np.uint32], n: int, slot: np.uint32) -> int:
 
 
 @inner
+def is_among(slots: npt.NDArray[np.uint32], n: int, slot: np.uint32) -> bool:
+    """Whether a slot is one of the first `n`, which are in order."""
+    low, high = 0, n
+    while low < high:
+        middle = (low + high) >> 1
+        if slots[middle] < slot:
+            low = middle + 1
+        else:
+            high = middle
+    return low < n and slots[low] == slot
+
+
+@inner
 def edit_list(ops: Ops, a: int, b: int, slots: npt.NDArray[np.uint32], n: int) -> int:
     """Take removed slots out of the first `n` of `slots` and append added ones; returns the new size, -1 if one was not
     there.
@@ -162,17 +176,14 @@ def edit_list(ops: Ops, a: int, b: int, slots: npt.NDArray[np.uint32], n: int) -
             gone[leaving] = ops.slots[ops.order[i]]
             leaving += 1
     sort(gone, leaving)
-    kept = ZERO
+    endings, kept = local_ints(), ZERO
+    for ending in range(ENDINGS):
+        endings[ending] = 0
+    for i in range(leaving):
+        endings[gone[i] % ENDINGS] = 1
     for i in range(n):
         slot = slots[i]
-        low, high = 0, leaving
-        while low < high:
-            middle = (low + high) >> 1
-            if gone[middle] < slot:
-                low = middle + 1
-            else:
-                high = middle
-        if low == leaving or gone[low] != slot:
+        if not endings[slot % ENDINGS] or not is_among(gone, leaving, slot):
             slots[kept] = slot
             kept += 1
     if n - kept != leaving:

@@ -103,14 +103,19 @@ def copy_totals(source: npt.NDArray[np.int64], target: npt.NDArray[np.int64]) ->
 
 @inner
 def visit_bucket(spec: Spec, w: Working, rows: Rows, ops: Ops, item: Record, stamp: int, bench: Bench) -> int:
-    """Change a bucket: one leaf that stays one, or a tag; too many samples make it a long list."""
+    """Change a bucket: one leaf that stays one, or a tag; too many samples make it a long list.
+
+    What can fail is done to a copy of its slots; a single one is taken out of them as a whole or not at all.
+    """
     point = w.points[item.point]
     row = -2 - np.int64(point.owner)
     bucket = w.buckets[row]
     _, added = count_signs(ops, item.start, item.end)
     at = w.top[TOP_LIST]
-    slots = w.lists[at:]
-    copy(w.slots[row], ZERO, bucket.n, slots, ZERO)
+    slots, in_place = w.slots[row], added == 0 and item.end - item.start == 1
+    if not in_place:
+        slots = w.lists[at:]
+        copy(w.slots[row], ZERO, bucket.n, slots, ZERO)
     n = edit_sorted(ops, item.start, item.end, slots, bucket.n)
     if n < 0:
         return MISPLACED
@@ -132,7 +137,8 @@ def visit_bucket(spec: Spec, w: Working, rows: Rows, ops: Ops, item: Record, sta
         make_list(spec, w, line, at, n, leaf)
         return OVER
     bucket.n, bucket.stamp = n, stamp
-    copy(slots, ZERO, n, w.slots[row], ZERO)
+    if not in_place:
+        copy(slots, ZERO, n, w.slots[row], ZERO)
     touch_bucket(w, row)
     if leaf:
         point.child = write_leaf(spec, w, n, totals)

@@ -41,5 +41,8 @@ else:
 def bring_row(array: npt.NDArray[Any], row: int) -> None:
     """Bring one line of an array."""
     at = array.ctypes.data + row * array.strides[0]
-    for offset in range(0, array.strides[0] + LINE - 1, LINE):
-        bring(at + np.int64(offset))
+    end = at + array.strides[0]
+    at &= -LINE
+    while at < end:
+        bring(at)
+        at += LINE
