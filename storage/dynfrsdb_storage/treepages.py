@@ -12,6 +12,8 @@ Nothing here is believed: whatever leads out of the page raises Unsound.
 """
 
 import struct
+from collections.abc import Sequence
+from mmap import mmap
 from typing import TYPE_CHECKING
 
 from dynfrsdb_storage.layout import PAGE_BYTES, PAGE_HEADER
@@ -53,10 +55,14 @@ def free_bytes(page: bytes, number: int) -> int:
     return free
 
 
-def free_bytes_of_many(headers: bytes, numbers: list[int]) -> list[int]:
-    """The same for many pages at once, of which `headers` has the headers."""
-    if len(headers) < PAGE_HEADER * len(numbers):
-        raise Unsound(f"page {max(numbers)} does not exist")
+def headers_of_many(pages: mmap, numbers: Sequence[int]) -> bytes:
+    """The headers of these pages out of a file's first pages."""
+    words = np.frombuffer(pages, "<u8").reshape(-1, PAGE_BYTES // 8)
+    return words[numbers, : PAGE_HEADER // 8].tobytes()
+
+
+def free_bytes_of_many(headers: bytes, numbers: Sequence[int]) -> list[int]:
+    """As `free_bytes`, for many pages at once."""
     own = np.frombuffer(headers, "<u8")[::2]
     kind, lower, upper = np.frombuffer(headers, "<u2").reshape(-1, PAGE_HEADER // 2)[:, 5:].astype(np.int64).T
     least = PAGE_HEADER + 2 * np.where(kind == BRANCH, FEWEST[BRANCH], FEWEST[LEAF])
