@@ -150,7 +150,7 @@ class Explainer:
         if small:
             slots = np.frombuffer(data, "<u4", int.from_bytes(data[2:4], "little"), BUCKET_HEADER).astype(np.uint32)
         else:
-            slots = self._shelf.long_list(tree, path)
+            (slots,) = self._shelf.long_lists([(tree, path)])
         asking = np.arange(len(self._asked), dtype=np.int32)
         growth = grow_jobs(self._spec, rows_of(self._snapshot), [Job(tree, path, 0, slots, asking)], self._asked)
         for record in growth.records:

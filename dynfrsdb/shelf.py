@@ -75,11 +75,11 @@ class Shelf:
                 found.append((layout.node_path(key), True, data))
         return found
 
-    def long_list(self, tree: int, path: int) -> Slots:
-        """The slots of a long list, ascending; the caller knows how many there are."""
-        node = layout.node_key(tree, path)
-        found = self._open().payloads("buckets", node + bytes(4), node + b"\xff" * 4)
-        return np.frombuffer(b"".join(found), "<u4").astype(np.uint32)
+    def long_lists(self, places: Sequence[tuple[int, int]]) -> Sequence[Slots]:
+        """The slots of the long lists at (tree, path), ascending; the caller knows how many there are."""
+        nodes = [layout.node_key(*place) for place in places]
+        found = self._open().payloads("buckets", [(node + bytes(4), node + b"\xff" * 4) for node in nodes])
+        return [np.frombuffer(b"".join(chunks), "<u4").astype(np.uint32) for chunks in found]
 
 
 def growth_records(growth: Growth) -> tuple[Records, Records]:

@@ -48,7 +48,7 @@ def test_a_chunk_stays_one_until_it_is_too_large(
 
         shelf = Shelf()
         shelf.snapshot = session.snapshot
-        assert shelf.long_list(TREE, PATH).tolist() == sorted(slots ^ {slot})
+        assert shelf.long_lists([(TREE, PATH)])[0].tolist() == sorted(slots ^ {slot})
         found = session.snapshot.scan(
             "buckets", layout.bucket_key(TREE, PATH), layout.node_key(TREE, PATH) + b"\xff" * 4
         )

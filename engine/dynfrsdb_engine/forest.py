@@ -166,8 +166,8 @@ class Forest(Resident):
         """The work of growing tags."""
         owners = self.w.points["owner"][points].astype(np.int64)
         long = np.flatnonzero(owners >= 0)
-        for i in long[self.w.nodes["list_at"][owners[long]] < 0].tolist():
-            self._load_list(int(trees[i]), int(paths[i]), int(points[i]))
+        absent = long[self.w.nodes["list_at"][owners[long]] < 0]
+        self._load_lists(trees[absent], paths[absent], points[absent])
         w, short = self.w, np.flatnonzero(owners < 0)
         fields = np.empty((4, owners.size), np.int64)
         rows, nodes = -2 - owners[short], owners[long]
@@ -205,8 +205,8 @@ class Forest(Resident):
 
     def load_tree(self, tree: int) -> None:
         """Bring a whole tree and grow its tags."""
-        self.load_below(tree, 1)
-        found = self._scan_below(tree, 1)
+        self.load_below([(tree, 1)])
+        found = self._scan_below([(tree, 1)])
         self.grow_tags(found[found["what"] == FOUND_TAG])
 
     def plant(self, tree: int, growth: Growth) -> None:
@@ -259,9 +259,8 @@ class Forest(Resident):
         if NEED_RECORD in needs:
             records = waiting[waiting["need"] == NEED_RECORD]
             self.load(np.ascontiguousarray(records["tree"]), np.ascontiguousarray(records["path"]), _ways(records, ops))
-        for need, tree, path in zip(needs, waiting["tree"].tolist(), waiting["path"].tolist(), strict=True):
-            if need == NEED_LISTS:
-                self.load_below(tree, path)
+        if NEED_LISTS in needs:
+            self.load_below(waiting[waiting["need"] == NEED_LISTS][["tree", "path"]].tolist())
         waiting["need"] = 0
         now[: waiting.size] = waiting
         fill[changes.NOW], fill[changes.TURN], fill[changes.WAITING] = waiting.size, 0, 0

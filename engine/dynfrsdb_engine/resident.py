@@ -18,7 +18,7 @@ from dynfrsdb_engine.follow import (
     sample_uses,
 )
 from dynfrsdb_engine.grow import RECORD
-from dynfrsdb_engine.install import GOOD, WRONG_STAMP, install, make_room, take_list
+from dynfrsdb_engine.install import GOOD, WRONG_STAMP, install, make_room, take_lists
 from dynfrsdb_engine.records import way_down
 from dynfrsdb_engine.rows import Rows
 from dynfrsdb_engine.scan import FOUND, FOUND_LIST, FOUND_MISSING, expected_sizes, scan_below
@@ -50,6 +50,17 @@ Place = tuple[int, int, bool]
 """(tree, path, whether it is a bucket)"""
 Way = Sequence[float]
 """The features of a row that goes down a tree."""
+
+
+def _with_edits(
+    slots: npt.NDArray[np.uint32], edits: npt.NDArray[np.void], tree: int, path: int
+) -> npt.NDArray[np.uint32]:
+    """A long list with those edits that are its own."""
+    mine = edits[(edits["tree"] == tree) & (edits["path"] == path)]
+    # The last edit of a slot counts.
+    stays = dict(zip(mine["slot"].tolist(), (mine["sign"] > 0).tolist(), strict=True))
+    entering = np.array([slot for slot, inside in stays.items() if inside], np.uint32)
+    return np.sort(np.concatenate([np.setdiff1d(slots, mine["slot"]), entering])).astype(np.uint32)
 
 
 class Resident:
@@ -159,48 +170,54 @@ class Resident:
                 rows.append(way)
         return level, rows
 
-    def load_below(self, tree: int, path: int) -> None:
-        """Bring everything at and below a node, long lists too."""
-        found = self._scan_below(tree, path)
-        missing = found[found["what"] == FOUND_MISSING]
-        if missing.size:
-            if missing.size <= FEW:
-                self._bring_anew(missing)
-            else:
-                self._bring_below([(tree, path)])
-            found = self._scan_below(tree, path)
+    def load_below(self, tops: Sequence[tuple[int, int]]) -> None:
+        """Bring everything at and below these nodes (tree, path), long lists too."""
+        found = self._scan_below(tops)
+        if (found["what"] == FOUND_MISSING).any():
+            for top in tops:
+                self._bring_missing(top)
+            found = self._scan_below(tops)
             missing = found[found["what"] == FOUND_MISSING]
             if missing.size:
-                raise Damaged(tree, int(missing[0]["path"]), "is missing")
+                raise Damaged(int(missing[0]["tree"]), int(missing[0]["path"]), "is missing")
         lists = found[found["what"] == FOUND_LIST]
-        for path, point in zip(lists["path"].tolist(), lists["point"].tolist(), strict=True):
-            self._load_list(tree, path, point)
+        self._load_lists(lists["tree"], lists["path"], lists["point"])
 
-    def _scan_below(self, tree: int, path: int) -> npt.NDArray[np.void]:
-        """Tags at and below a node, and what is not in memory."""
-        point = self._point(tree, path)
-        return self._scan(lambda out: scan_below(self._working.address, tree, np.uint64(path), point, out), room=64)
+    def _bring_missing(self, top: tuple[int, int]) -> None:
+        """Bring every record below a node."""
+        found = self._scan_below([top])
+        missing = found[found["what"] == FOUND_MISSING]
+        if missing.size > FEW:
+            self._bring_below([top])
+        elif missing.size:
+            self._bring_anew(missing)
+
+    def _scan_below(self, tops: Sequence[tuple[int, int]]) -> npt.NDArray[np.void]:
+        """Tags at and below these nodes, and what is not in memory."""
+        trees = np.array([tree for tree, _ in tops], np.int64)
+        paths = np.array([path for _, path in tops], np.uint64)
+        return self._scan(lambda out: scan_below(self._working.address, trees, paths, out), room=64)
 
     def _point(self, tree: int, path: int) -> int:
         return int(point_of(self._working.address, tree, np.uint64(path), path.bit_length() - 1))
 
-    def _load_list(self, tree: int, path: int, point: int) -> None:
-        """Bring a long list, with what the open transaction changed in it."""
-        row, edits = int(self.w.points[point]["owner"]), self.w.edits[: self.w.top[EDITS]]
-        mine = edits[edits["row"] == row]
-        mine = mine[(mine["tree"] == tree) & (mine["path"] == path)] if mine.size else mine
-        slots = self.source.long_list(tree, path)
-        if mine.size:
-            # The last edit of a slot counts.
-            stays = dict(zip(mine["slot"].tolist(), (mine["sign"] > 0).tolist(), strict=True))
-            entering = np.array([slot for slot, inside in stays.items() if inside], np.uint32)
-            slots = np.sort(np.concatenate([np.setdiff1d(slots, mine["slot"]), entering])).astype(np.uint32)
-        if slots.size != self.w.stats.head[row]["n"]:
-            raise Damaged(
-                tree, path, f"has a list of {slots.size} samples where {self.w.stats.head[row]['n']} are expected"
-            )
-        self.w = ensure(self.w, lists=slots.size)
-        take_list(self._working.address, row, slots)
+    def _load_lists(
+        self, trees: npt.NDArray[np.int64], paths: npt.NDArray[np.uint64], points: npt.NDArray[np.int64]
+    ) -> None:
+        """Bring the long lists of these nodes, with what the open transaction changed in them."""
+        if not points.size:
+            return
+        rows = self.w.points["owner"][points].astype(np.int64)
+        places = list(zip(trees.tolist(), paths.tolist(), strict=True))
+        lists = list(self.source.long_lists(places))
+        edits = self.w.edits[: self.w.top[EDITS]]
+        for i in np.flatnonzero(np.isin(rows, edits["row"])) if edits.size else ():
+            lists[i] = _with_edits(lists[i], edits[edits["row"] == rows[i]], *places[i])
+        sizes, expected = np.array([slots.size for slots in lists]), self.w.stats.head["n"][rows]
+        for i in np.flatnonzero(sizes != expected):
+            raise Damaged(*places[i], f"has a list of {sizes[i]} samples where {expected[i]} are expected")
+        self.w = ensure(self.w, lists=int(sizes.sum()))
+        take_lists(self._working.address, rows, sizes, np.concatenate(lists))
 
     def _scan(self, scanner: Callable[[npt.NDArray[np.void]], int], room: int = 1024) -> npt.NDArray[np.void]:
         """Run a scanner, again with more room if it found more than fits."""

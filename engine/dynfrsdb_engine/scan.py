@@ -69,9 +69,19 @@ def scan_tree(
 
 
 @kernel
-def scan_below(w_address: Address[Working], tree: int, path: np.uint64, root: int, found: npt.NDArray[np.void]) -> int:
-    """Note everything at and below a point that is a tag, or not in memory; returns how many there are."""
-    return scan_tree(working_at(w_address), tree, path, root, ALL, found, ZERO)
+def scan_below(
+    w_address: Address[Working],
+    trees: npt.NDArray[np.int64],
+    paths: npt.NDArray[np.uint64],
+    found: npt.NDArray[np.void],
+) -> int:
+    """Note everything at and below these nodes that is a tag, or not in memory; returns how many there are."""
+    w = working_at(w_address)
+    count = ZERO
+    for i in range(trees.size):
+        point, _ = locate(w, trees[i], paths[i], depth_of(paths[i]))
+        count = scan_tree(w, trees[i], paths[i], point, ALL, found, count)
+    return count
 
 
 @kernel

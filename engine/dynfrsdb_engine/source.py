@@ -18,8 +18,8 @@ class Source(Protocol):
     def below(self, tree: int, path: int) -> Iterable[tuple[int, bool, bytes]]:
         """All records at and below a node as (path, whether it is a bucket, payload), parents before children."""
 
-    def long_list(self, tree: int, path: int) -> npt.NDArray[np.uint32]:
-        """The slots of a long list, ascending."""
+    def long_lists(self, places: Sequence[tuple[int, int]]) -> Sequence[npt.NDArray[np.uint32]]:
+        """The slots of the long lists at (tree, path), ascending."""
 
 
 class Damaged(Exception):

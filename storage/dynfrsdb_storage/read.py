@@ -21,7 +21,7 @@ A snapshot is for one thread at a time.
 
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -158,29 +158,35 @@ class Snapshot:
         if not begun:
             self._begins_at(database, first or b"", None)
 
-    def payloads(self, database: str, first: bytes, last: bytes) -> list[bytes]:
-        """All payloads with first <= key <= last in key order, for who knows how many there must be; one piece."""
-        found: list[bytes] = []
+    def payloads(self, database: str, ranges: Sequence[tuple[bytes, bytes]]) -> list[list[bytes]]:
+        """For each (first, last) all payloads with first <= key <= last in key order, for who knows how many there must
+        be; in one piece."""
         self._check_process()
-        self.generation.look_ahead(self._known, database, first, last)
+        for first, last in ranges:
+            self.generation.look_ahead(self._known, database, first, last)
         with self._lock:
             try:
                 with self._live().cursor(db=self.generation.databases[database]) as cursor:
-                    there, least = cursor.set_range(first), first
-                    while there:
-                        key, value = self._item(database, cursor)
-                        if key < least:
-                            raise self._misled(database)
-                        if key > last:
-                            break
-                        payload = records.unpack(database, key, value)
-                        if payload is None:
-                            raise self._bad(database, key)
-                        found.append(payload)
-                        there, least = cursor.next(), key + b"\0"
+                    found = [self._payloads(database, cursor, *ends) for ends in ranges]
             except lmdb.Error as error:
                 raise translate(error, self.generation.store) from error
-        self._loads[database] += len(found)
+        self._loads[database] += sum(map(len, found))
+        return found
+
+    def _payloads(self, database: str, cursor: lmdb.Cursor, first: bytes, last: bytes) -> list[bytes]:
+        found: list[bytes] = []
+        there, least = cursor.set_range(first), first
+        while there:
+            key, value = self._item(database, cursor)
+            if key < least:
+                raise self._misled(database)
+            if key > last:
+                break
+            payload = records.unpack(database, key, value)
+            if payload is None:
+                raise self._bad(database, key)
+            found.append(payload)
+            there, least = cursor.next(), key + b"\0"
         return found
 
     def scan_raw(

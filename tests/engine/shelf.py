@@ -93,8 +93,8 @@ class Shelf:
         found += [(place[1], True, data) for place, data in self.buckets.items() if under(place)]
         return sorted(found)
 
-    def long_list(self, tree: int, path: int) -> npt.NDArray[np.uint32]:
-        return self.lists[tree, path]
+    def long_lists(self, places: Sequence[tuple[int, int]]) -> list[npt.NDArray[np.uint32]]:
+        return [self.lists[place] for place in places]
 
     def commit(self, forest: Forest) -> None:
         for entry in forest.cleared():

@@ -282,7 +282,7 @@ def test_a_range_that_does_not_move_needs_no_look_at_the_samples_below(
         raise AssertionError(f"looked below {place}")
 
     monkeypatch.setattr(forest.shelf, "below", refuse)
-    monkeypatch.setattr(forest.shelf, "long_list", refuse)
+    monkeypatch.setattr(forest.shelf, "long_lists", refuse)
     forest.change([id], [])
     forest.change([], [naive.Sample(50, RANGE[id].x, RANGE[id].y)])
 

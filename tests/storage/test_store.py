@@ -277,7 +277,7 @@ def test_payloads_of_a_range_are_those_of_a_scan(path: Path, first: int, last: i
     with Store.open(path, writable=False) as store, store.snapshot() as snapshot:
         ends = layout.id_key(first), layout.id_key(last)
 
-        found = snapshot.payloads("samples", *ends)
+        (found,) = snapshot.payloads("samples", [ends])
 
         assert found == [payload for _, payload in snapshot.scan("samples", *ends)]
         assert len(found) == len(range(first, min(last, 19) + 1))
@@ -296,7 +296,7 @@ def test_a_bad_checksum_names_tree_and_node(path: Path) -> None:
         with store.snapshot() as snapshot, pytest.raises(CorruptStore) as caught:
             snapshot.get("nodes", [layout.node_key(3, 0b1011)])
         with store.snapshot() as snapshot, pytest.raises(CorruptStore, match="fails its checksum"):
-            snapshot.payloads("nodes", *layout.subtree_range(3, 1))
+            snapshot.payloads("nodes", [layout.subtree_range(3, 1)])
 
     assert str(caught.value) == (
         f"tree 3, node 0b1011 in '{path}' fails its checksum; no answer was given. Run 'dynfrsdb check {path}'"
