@@ -31,7 +31,6 @@ CHUNK = 450
 """Slots in a chunk when a long list is written: 1,800 bytes, so that two chunks share a page."""
 MOST = 474
 """Slots that a chunk may grow to before it is written as two."""
-KEY_BYTES = layout.BUCKET_KEY_BYTES
 SEEDS = records.seed("nodes"), records.seed("buckets")
 """Where the checksums of tree records begin."""
 FIRST_CHUNK = bytes(4)
@@ -134,8 +133,8 @@ def put_changed(session: WriteSession, growth: Growth) -> None:
 
 def edit_lists(session: WriteSession, wanted: Edits) -> None:
     """Take slots out of long lists and put slots in, rewriting only the chunks that change."""
-    blob, edits = wanted.keys.tobytes(), wanted.edits
-    keys = [blob[at : at + KEY_BYTES] for at in range(0, len(blob), KEY_BYTES)]
+    edits = wanted.edits
+    keys: list[bytes] = wanted.keys.view(f"V{layout.BUCKET_KEY_BYTES}").ravel().tolist()
     near = session.snapshot.at_or_before("buckets", keys)
     touched: dict[bytes, array[int]] = {}
     for key, found, slot, sign in zip(keys, near, edits["slot"].tolist(), edits["sign"].tolist(), strict=True):

@@ -24,6 +24,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from dynfrsdb_engine.checksum import crc32
 from dynfrsdb_engine.grow import Growth
 from dynfrsdb_engine.kernel import inner, kernel
 from dynfrsdb_engine.reference import refer
@@ -34,26 +35,11 @@ NODE_KEY, BUCKET_KEY = 10, 14
 MAX_DEPTH = np.uint64(56)
 INLINE, PAGE, PAGE_HEADER, CHECKSUM = np.int64(1900), np.int64(4096), np.int64(16), np.int64(4)
 """A value has at most INLINE bytes, or fills whole pages but for a header."""
-POLYNOMIAL = 0xEDB88320
-ONES, BYTE, EIGHT, ONE = np.uint64(0xFFFFFFFF), np.uint64(0xFF), np.uint64(8), np.uint64(1)
+BYTE, EIGHT, ONE = np.uint64(0xFF), np.uint64(8), np.uint64(1)
 FIRST = np.int64(0)
 """The chunk of a bucket that is not a list."""
 NODES, BUCKETS, BUCKET_BYTES = 0, 2, 3
 """Places in what `measure` adds up."""
-
-
-def _tables() -> npt.NDArray[np.uint32]:
-    """Line k: what a byte does to a checksum if k more bytes follow it."""
-    table = np.arange(256, dtype=np.uint64)
-    for _ in range(8):
-        table = (table >> ONE) ^ (table & ONE) * np.uint64(POLYNOMIAL)
-    lines = [table]
-    for _ in range(15):
-        lines.append((lines[-1] >> EIGHT) ^ table[lines[-1] & BYTE])
-    return np.stack(lines).astype(np.uint32)
-
-
-T = _tables()
 
 
 class Sealed(NamedTuple):
@@ -62,29 +48,6 @@ class Sealed(NamedTuple):
     keys: npt.NDArray[np.uint8]
     values: npt.NDArray[np.uint8]
     ends: npt.NDArray[np.int64]
-
-
-@inner
-def of_word(line: int, w: np.uint64) -> np.uint64:
-    """What eight bytes do to a checksum if `line` more follow them."""
-    high = T[line + 7, w & BYTE] ^ T[line + 6, (w >> EIGHT) & BYTE]
-    high ^= T[line + 5, (w >> np.uint64(16)) & BYTE] ^ T[line + 4, (w >> np.uint64(24)) & BYTE]
-    low = T[line + 3, (w >> np.uint64(32)) & BYTE] ^ T[line + 2, (w >> np.uint64(40)) & BYTE]
-    low ^= T[line + 1, (w >> np.uint64(48)) & BYTE] ^ T[line, w >> np.uint64(56)]
-    return np.uint64(high ^ low)
-
-
-@inner
-def crc32(crc: np.uint64, data: npt.NDArray[np.uint8], at: int, end: int) -> np.uint64:
-    """The checksum `crc` after `data[at:end]`, as zlib has it; sixteen bytes at a time, each by a table of its own."""
-    c = crc ^ ONES
-    while at + 16 <= end:
-        c = of_word(8, np.uint64(get64(data, at)) ^ c) ^ of_word(0, np.uint64(get64(data, at + 8)))
-        at += 16
-    while at < end:
-        c = np.uint64(T[0, (c ^ np.uint64(data[at])) & BYTE]) ^ (c >> EIGHT)
-        at += 1
-    return c ^ ONES
 
 
 @inner

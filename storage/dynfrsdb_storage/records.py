@@ -81,12 +81,9 @@ def portions(sealed: Sealed, most: int) -> Iterator[Sealed]:
 
 def cut_apart(sealed: Sealed) -> tuple[list[bytes], list[bytes]]:
     """Sealed records as (keys, values)."""
-    keys, values, ends = sealed[0].tobytes(), sealed[1].tobytes(), sealed[2].tolist()
-    width = sealed[0].shape[1]
-    return (
-        [keys[at : at + width] for at in range(0, len(keys), width)],
-        [values[begin:end] for begin, end in pairwise([0, *ends])],
-    )
+    keys, values = sealed[0], sealed[1].data
+    each: list[bytes] = keys.view(f"V{keys.shape[1]}").ravel().tolist()
+    return each, [bytes(values[begin:end]) for begin, end in pairwise([0, *sealed[2].tolist()])]
 
 
 def unpack(database: str, key: bytes, value: bytes) -> bytes | None:

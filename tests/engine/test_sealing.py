@@ -6,16 +6,13 @@ import zlib
 from itertools import pairwise
 
 import numpy as np
-import pytest
 
 from dynfrsdb.shelf import CHUNK
 from dynfrsdb_engine import sealing
 from dynfrsdb_engine.grow import RECORD, Growth
-from dynfrsdb_engine.sealing import Sealed, crc32, room_for, seal, seal_growth
+from dynfrsdb_engine.sealing import Sealed, room_for, seal, seal_growth
 from dynfrsdb_storage import layout, records
-from tests.engine.doors import door
 
-checksum = door(crc32)
 SEEDS = zlib.crc32(b"nodes\0"), zlib.crc32(b"buckets\0")
 AROUND = (0, 1, 7, 1895, 1896, 1897, 4075, 4076, 4077, 8172, 8173, 20_000)
 """Sizes of payloads, those where a value gets another page among them."""
@@ -35,16 +32,6 @@ def pairs(sealed: Sealed) -> list[tuple[bytes, bytes]]:
 def put(database: str, key: bytes, payload: bytes) -> tuple[bytes, bytes]:
     """What the storage layer writes."""
     return key, records.pack(database, key, payload)
-
-
-@pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 15, 16, 255, 4096])
-@pytest.mark.parametrize("begin", [0, 1, 5])
-def test_the_checksum_is_that_of_zlib_from_any_byte_on(size: int, begin: int) -> None:
-    data = noise(begin + size + 3)
-
-    found = checksum(np.uint64(12345), np.frombuffer(data, np.uint8), begin, begin + size)
-
-    assert found == zlib.crc32(data[begin : begin + size], 12345)
 
 
 def test_both_layers_mean_the_same_by_a_page() -> None:
