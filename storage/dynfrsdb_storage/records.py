@@ -23,7 +23,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
+from io import BytesIO
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgpack
@@ -81,9 +81,9 @@ def portions(sealed: Sealed, most: int) -> Iterator[Sealed]:
 
 def cut_apart(sealed: Sealed) -> tuple[list[bytes], list[bytes]]:
     """Sealed records as (keys, values)."""
-    keys, values = sealed[0], sealed[1].data
+    keys, values, ends = sealed
     each: list[bytes] = keys.view(f"V{keys.shape[1]}").ravel().tolist()
-    return each, [bytes(values[begin:end]) for begin, end in pairwise([0, *sealed[2].tolist()])]
+    return each, list(map(BytesIO(values.data).read, np.diff(ends, prepend=0).tolist()))
 
 
 def unpack(database: str, key: bytes, value: bytes) -> bytes | None:
