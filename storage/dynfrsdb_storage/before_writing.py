@@ -60,15 +60,16 @@ class BeforeWriting:
         self.looked.begin(known.transaction)
         if self.looked.is_whole(database):
             return
-        spans = _apart(span for span in cuts if not self.looked.covers(database, *span))
+        cuts = [span for span in cuts if not self.looked.covers(database, *span)]
         unseen = self.looked.unseen(database, keys)
-        if not spans and not unseen:
+        if not cuts and not unseen:
             return
         tree = self._guard.tree(known, database)
-        if tree is None or self._looks_at_all(known, tree, database, len(spans) + len(unseen)):
+        if tree is None or self._looks_at_all(known, tree, database, len(cuts) + len(unseen)):
             self.looked.add(database, True, EVERYTHING)
             return
-        if spans:
+        if cuts:
+            spans = _apart(cuts)
             firsts, lasts = [first for first, _ in spans], [last for _, last in spans]
             self._look(known, tree, database, firsts, lasts, joining=True)
             unseen = self.looked.unseen(database, unseen)

@@ -64,6 +64,8 @@ _TREE = struct.Struct("<IHHQQQQQ")
 _NO_PAGE = 0xFFFFFFFFFFFFFFFF
 _WHOSE = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)
 _METAS = 2
+_MANY = 64
+"""Pages from which on their headers are read through a map."""
 
 Branch = tuple[list[bytes], list[int]]
 EVERYTHING: Range = b"", None
@@ -330,11 +332,14 @@ class Guard:
                 for (keys, children), bounds in branches
                 for i, child in enumerate(children)
             )
-        free = free_bytes_of_many(self._headers(leaves, known.last_page), leaves)
-        known.headers.update(zip(leaves, free, strict=True))
+        if len(leaves) < _MANY:
+            self.look_at_headers(known, leaves)
+        else:
+            free = free_bytes_of_many(self._headers(leaves, known.last_page), leaves)
+            known.headers.update(zip(leaves, free, strict=True))
 
     def _headers(self, numbers: Sequence[int], last_page: int) -> bytes:
-        """The headers of many pages, through a map: to read them one by one takes four times as long."""
+        """The headers of many pages: to read them one by one would take four times as long."""
         last = max(numbers)
         if last > last_page or (last + 1) * PAGE_BYTES > os.fstat(self._descriptor).st_size:
             raise Unsound(f"page {last} does not exist")
