@@ -110,11 +110,11 @@ def _list_records(growth: Growth, nodes: npt.NDArray[np.void]) -> Iterator[tuple
             yield key + chunk[3::-1], chunk
 
 
-def clear(session: WriteSession, tree: int, path: int) -> None:
-    """Delete the records of a node and of everything below it."""
-    first, last = layout.subtree_range(tree, path)
-    session.delete_range("nodes", first, last)
-    session.delete_range("buckets", first, last)
+def clear(session: WriteSession, places: Iterable[tuple[int, int]]) -> None:
+    """Delete the records of nodes (tree, path) and of everything below them."""
+    ranges = [layout.subtree_range(*place) for place in places]
+    session.delete_ranges("nodes", ranges)
+    session.delete_ranges("buckets", ranges)
 
 
 def put_roots(session: WriteSession, roots: npt.NDArray[np.void], before: npt.NDArray[np.void]) -> None:

@@ -190,8 +190,8 @@ class View:
         """Put everything that changed in the working set into the session's next commit."""
         forest = self.forest
         cleared = forest.cleared()
-        for tree, path in zip(cleared["tree"].tolist(), cleared["path"].tolist(), strict=True):
-            clear(session, tree, path)
+        if cleared.size:
+            clear(session, zip(cleared["tree"].tolist(), cleared["path"].tolist(), strict=True))
         with in_words(self.store.path):
             edit_lists(session, forest.edits())
         written = forest.dirty_records()

@@ -228,7 +228,8 @@ class Forest(Resident):
         queues, fill = (now, then), np.zeros(changes.FILL, np.int64)
         changes.start_items(self._spec.address, samples.ids, order, now, fill)
         trees, tagged = int(fill[changes.NOW]), int(self.w.top[TAGGINGS])
-        self.w = ensure(self.w, nodes=8, buckets=8, leaves=64, edits=min(order.size, 1024) + 1, cleared=64)
+        many = min(order.size, 1024)
+        self.w = ensure(self.w, nodes=8, buckets=8, leaves=64, lists=64 * many, edits=many + 1, cleared=64 + many)
         while True:
             held = (self._spec.address, self._working.address, self._bench.address)
             status = changes.change(*held, self.rows, ops, stamp, queues, waiting, fill)

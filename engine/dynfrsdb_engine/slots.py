@@ -64,7 +64,7 @@ def sort_long(values: npt.NDArray[Any], n: int) -> None:
     spare, ends = np.empty(n, values.dtype), local_words()
     most = np.uint64(0)
     for i in range(n):
-        most = max(most, np.uint64(values[i]))
+        most |= np.uint64(values[i])
     shift = np.uint64(0)
     while shift < BITS and most >> shift:
         for digit in range(257):

@@ -76,10 +76,10 @@ def _delete(txn: lmdb.Transaction, database: Any, ranges: list[tuple[bytes, byte
     """Delete what lies in sorted ranges, but for keys that are put `again`: LMDB replaces those where they are."""
     with txn.cursor(db=database) as cursor:
         for first, last in ranges:
-            there = cursor.set_range(first)
-            while there and (key := bytes(cursor.key())) <= last:
+            key = cursor.key() if cursor.set_range(first) else b""
+            while key and key <= last:
                 if key in again:
-                    there = cursor.next()
+                    key = cursor.key() if cursor.next() else b""
                 else:
                     cursor.delete()
-                    there = bool(cursor.key())
+                    key = cursor.key()  # of what is behind it, if anything is

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -173,7 +173,11 @@ class WriteSession:
 
     def delete_range(self, database: str, first: bytes, last: bytes) -> None:
         """Delete all records with first <= key <= last with the next commit; deletes come before puts."""
-        self._cuts.setdefault(database, []).append((first, last))
+        self.delete_ranges(database, [(first, last)])
+
+    def delete_ranges(self, database: str, ranges: Sequence[tuple[bytes, bytes]]) -> None:
+        """The same for many (first, last)."""
+        self._cuts.setdefault(database, []).extend(ranges)
 
     def put_roots(self, chunk: int, stamps: layout.Array, n: layout.Array, tags: layout.Array) -> None:
         """Set stamp, n and the flag "tags below" of the roots of trees 128*chunk and up with the next commit."""
