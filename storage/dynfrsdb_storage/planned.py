@@ -76,7 +76,7 @@ def _delete(txn: lmdb.Transaction, database: Any, ranges: list[tuple[bytes, byte
     """Delete what lies in sorted ranges, but for keys that are put `again`: LMDB replaces those where they are."""
     with txn.cursor(db=database) as cursor:
         for first, last in ranges:
-            key = cursor.key() if cursor.set_range(first) else b""
+            key: Any = cursor.key() if cursor.set_range(first) else b""
             while key and key <= last:
                 if key in again:
                     key = cursor.key() if cursor.next() else b""
