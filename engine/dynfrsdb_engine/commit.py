@@ -14,6 +14,7 @@ import numpy.typing as npt
 from dynfrsdb_engine.collect import free_below
 from dynfrsdb_engine.grow import NONE, RECORD, Growth, Sink
 from dynfrsdb_engine.kernel import inlined, inner, kernel
+from dynfrsdb_engine.prefetch import bring_row
 from dynfrsdb_engine.records import (
     LEAF,
     LEAF_MARK,
@@ -42,6 +43,9 @@ from dynfrsdb_engine.working import (
     Working,
     working_at,
 )
+
+SOON = 3
+"""How many records ahead lines are asked for."""
 
 
 @inner
@@ -94,11 +98,25 @@ def pack_node(spec: Spec, w: Working, row: int, out: npt.NDArray[np.uint8], at: 
     return pack_list_header(out, at, TAG, NONE, n, node.stamp)
 
 
+@inner
+def bring_node(w: Working, row: int) -> None:
+    """Ask for what a record of a node is made from."""
+    stats = w.stats
+    bring_row(w.nodes, row)
+    bring_row(stats.head, row)
+    bring_row(stats.totals, row)
+    bring_row(stats.cand, row)
+    bring_row(stats.counts, row)
+    bring_row(stats.skip, row)
+
+
 @kernel
 def pack_dirty(spec_address: Address[Spec], w_address: Address[Working], sink: Sink) -> None:
     """Write all dirty lines as records; a fresh long list is named by its place in `lists`."""
     spec, w, sink = spec_at(spec_address), working_at(w_address), refer(sink)
     for i in range(w.top[DIRTY_NODES]):
+        if i + SOON < w.top[DIRTY_NODES]:
+            bring_node(w, np.int64(w.dirty_nodes[i + SOON]))
         row = np.int64(w.dirty_nodes[i])
         node = w.nodes[row]
         if node.kind == 0:
@@ -111,6 +129,9 @@ def pack_dirty(spec_address: Address[Spec], w_address: Address[Working], sink: S
         record.size = sink.fill[0] - record.at
         sink.fill[1] += 1
     for i in range(w.top[DIRTY_BUCKETS]):
+        if i + SOON < w.top[DIRTY_BUCKETS]:
+            bring_row(w.buckets, np.int64(w.dirty_buckets[i + SOON]))
+            bring_row(w.slots, np.int64(w.dirty_buckets[i + SOON]))
         row = np.int64(w.dirty_buckets[i])
         bucket = w.buckets[row]
         if bucket.kind == 0:

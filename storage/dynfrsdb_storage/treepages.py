@@ -12,17 +12,20 @@ Nothing here is believed: whatever leads out of the page raises Unsound.
 """
 
 import struct
-from collections.abc import Sequence
+from itertools import islice
 from mmap import mmap
-from typing import TYPE_CHECKING
+from operator import lt
+from typing import TYPE_CHECKING, TypeAlias
 
 from dynfrsdb_storage.layout import PAGE_BYTES, PAGE_HEADER
 
 if TYPE_CHECKING:
     import numpy as np
+    import numpy.typing as npt
 else:
     from dynfrsdb_storage import lazynumpy as np
 
+Numbers: TypeAlias = "npt.NDArray[np.uint64]"
 HEADER = struct.Struct("<QHHHH")
 BRANCH, LEAF, LONG = 1, 2, 4
 """Kinds of pages; LONG is the first one of a long value."""
@@ -55,21 +58,20 @@ def free_bytes(page: bytes, number: int) -> int:
     return free
 
 
-def headers_of_many(pages: mmap, numbers: Sequence[int]) -> bytes:
-    """The headers of these pages out of a file's first pages."""
-    words = np.frombuffer(pages, "<u8").reshape(-1, PAGE_BYTES // 8)
-    return words[numbers, : PAGE_HEADER // 8].tobytes()
+def headers_of_many(pages: mmap, numbers: Numbers) -> Numbers:
+    """The headers of these pages, two words each, out of a file's first pages."""
+    return np.frombuffer(pages, "<u8").reshape(-1, PAGE_BYTES // 8)[numbers, : PAGE_HEADER // 8]
 
 
-def free_bytes_of_many(headers: bytes, numbers: Sequence[int]) -> list[int]:
-    """As `free_bytes`, for many pages at once."""
-    own = np.frombuffer(headers, "<u8")[::2]
-    kind, lower, upper = np.frombuffer(headers, "<u2").reshape(-1, PAGE_HEADER // 2)[:, 5:].astype(np.int64).T
+def free_bytes_of_many(headers: Numbers, numbers: Numbers) -> list[int]:
+    """As `free_bytes`, for many pages at once, each with two words of header."""
+    own, rest = headers.T
+    kind, lower, upper = (rest >> 16) & 0xFFFF, (rest >> 32) & 0xFFFF, rest >> 48
     least = PAGE_HEADER + 2 * np.where(kind == BRANCH, FEWEST[BRANCH], FEWEST[LEAF])
-    good = (own == np.array(numbers, np.uint64)) & ((kind == BRANCH) | (kind == LEAF))
+    good = (own == numbers) & ((kind == BRANCH) | (kind == LEAF))
     good &= (lower % 2 == 0) & (least <= lower) & (lower <= upper) & (upper <= PAGE_BYTES)
     if not good.all():
-        raise Unsound(f"page {numbers[int(good.argmin())]} has a bad header")
+        raise Unsound(f"page {numbers[good.argmin()]} has a bad header")
     free: list[int] = (upper - lower).tolist()
     return free
 
@@ -140,19 +142,13 @@ def number_at(page: bytes, at: int) -> int:
 
 
 def records_of(page: bytes, number: int) -> list[tuple[int, bytes, int, int]]:
-    """The (offset of the value, key, size, flags) of each record; in a branch, the last two are a number."""
-    _, _, kind, lower, upper = HEADER.unpack_from(page)
-    leaf, found, total = not kind & BRANCH, [], 0
-    unpack = _NODE.unpack_from
-    for at in struct.unpack_from(f"<{(lower - PAGE_HEADER) // 2}H", page, PAGE_HEADER):
-        if not upper <= at <= _LAST_NODE:
-            raise Unsound(f"a record of page {number} is not in it")
-        low, high, flags, key_size = unpack(page, at)
-        begin = at + 8
-        value = end = begin + key_size
-        size = low | high << 16
-        if leaf:
-            end += 8 if flags & LONG_VALUE else size
+    """The (offset of the value, key, size, flags) of each record of a leaf."""
+    found, total, upper = [], 0, HEADER.unpack_from(page)[4]
+    for at in offsets_of(page, number):
+        low, high, flags, key_size = _NODE.unpack_from(page, at)
+        begin, size = at + 8, low | high << 16
+        value = begin + key_size
+        end = value + (8 if flags & LONG_VALUE else size)
         if end > PAGE_BYTES:
             raise Unsound(f"a record of page {number} is longer than the page")
         total += (end - at + 1) & ~1
@@ -162,7 +158,35 @@ def records_of(page: bytes, number: int) -> list[tuple[int, bytes, int, int]]:
     return found
 
 
+def children_of(page: bytes, number: int) -> tuple[list[bytes], list[int]]:
+    """The keys of a branch, the first one empty, and the pages that they lead to."""
+    keys, children, total, upper = [], [], 0, HEADER.unpack_from(page)[4]
+    unpack = _NODE.unpack_from
+    for at in offsets_of(page, number):
+        low, middle, high, key_size = unpack(page, at)
+        end = at + 8 + key_size
+        if end > PAGE_BYTES:
+            raise Unsound(f"a record of page {number} is longer than the page")
+        total += (end - at + 1) & ~1
+        keys.append(page[at + 8 : end])
+        children.append(low | middle << 16 | high << 32)
+    if total != PAGE_BYTES - upper:
+        raise Unsound(f"page {number} has lost records")
+    keys[0] = b""
+    refuse_unordered(keys, number)
+    return keys, children
+
+
+def offsets_of(page: bytes, number: int) -> tuple[int, ...]:
+    """Where the records of a page begin, in the order of their keys."""
+    _, _, _, lower, upper = HEADER.unpack_from(page)
+    offsets = struct.unpack_from(f"<{(lower - PAGE_HEADER) // 2}H", page, PAGE_HEADER)
+    if min(offsets) < upper or max(offsets) > _LAST_NODE:
+        raise Unsound(f"a record of page {number} is not in it")
+    return offsets
+
+
 def refuse_unordered(keys: list[bytes], number: int) -> None:
     """Raise unless keys ascend."""
-    if sorted(keys) != keys or len(set(keys)) < len(keys):
+    if not all(map(lt, keys, islice(keys, 1, None))):
         raise Unsound(f"the keys of page {number} do not ascend")

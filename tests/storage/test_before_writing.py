@@ -3,15 +3,18 @@
 import faulthandler
 import os
 import random
+import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dynfrsdb_storage import Store, WriteSession, before_writing, layout
 from dynfrsdb_storage.errors import CorruptStore
-from dynfrsdb_storage.guard import Guard, Known, Tree
-from dynfrsdb_storage.treepages import HEADER, Unsound, free_bytes, free_bytes_of_many, records_of
+from dynfrsdb_storage.guard import _MANY, Guard, Known, Tree
+from dynfrsdb_storage.treepages import HEADER, Unsound, free_bytes, free_bytes_of_many, offsets_of
 from tests.storage.people import in_child, new_store
 
 TREES, DEEPEST = 40, 9
@@ -159,12 +162,38 @@ def test_a_bad_page_stops_only_who_writes_there(tmp_path: Path) -> None:
                 session.commit()
 
 
+def test_a_file_that_lost_its_end_is_refused_and_not_mapped(tmp_path: Path) -> None:
+    """Who reads a map behind the end of its file dies."""
+    path = new_store(tmp_path / "people.forest")
+    with Store.open(path, writable=True) as store:
+        with store.write() as session:
+            change(session, random.Random(1), 3000, 0)
+            session.commit()
+        with store.snapshot() as snapshot:
+            guard, known = snapshot.generation._guard, snapshot._known
+            tree = guard.tree(known, "nodes")
+            assert tree is not None
+            guard.look_at_all(known, tree)
+            assert tree.leaves >= _MANY
+            whole = Path(shutil.copy(path / "gen-0001/data.mdb", tmp_path))
+    cut = Guard(whole)
+    os.truncate(whole, max(known.headers) * layout.PAGE_BYTES)
+
+    with pytest.raises(Unsound, match=f"page {max(known.headers)} does not exist"):
+        cut.look_at_all(replace(known, headers={}), tree)
+
+
 def judgement(free: Callable[[bytes, int], int], header: bytes, number: int) -> int | str:
     """The free bytes of a page, or what is wrong with it."""
     try:
         return free(header, number)
     except Unsound as error:
         return str(error)
+
+
+def in_company(header: bytes, number: int) -> int:
+    """As `free_bytes`, judged as one of many."""
+    return free_bytes_of_many(np.frombuffer(header, "<u8").reshape(1, 2), np.array([number], np.uint64))[0]
 
 
 def test_headers_are_judged_alike_one_by_one_and_together() -> None:
@@ -177,8 +206,8 @@ def test_headers_are_judged_alike_one_by_one_and_together() -> None:
         if draw.random() < 0.7:
             good[draw.randrange(16)] ^= 1 << draw.randrange(8)
 
-        alone = judgement(lambda raw, number: free_bytes(raw, number), bytes(good), number)
-        together = judgement(lambda raw, number: free_bytes_of_many(raw, [number])[0], bytes(good), number)
+        alone = judgement(free_bytes, bytes(good), number)
+        together = judgement(in_company, bytes(good), number)
 
         assert alone == together
         judged[isinstance(alone, int)] += 1
@@ -200,7 +229,7 @@ def test_keys_of_a_branch_that_lead_back_are_refused(tmp_path: Path, monkeypatch
             assert tree is not None
             assert tree.depth == 2
             number, page = tree.root, guard._page(tree.root, known.last_page)
-    nodes = [value - len(key) - 8 for value, key, _, _ in records_of(page, number)]
+    nodes = offsets_of(page, number)
 
     def look() -> None:
         faulthandler.dump_traceback_later(PATIENCE, exit=True)
