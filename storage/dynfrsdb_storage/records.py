@@ -83,7 +83,9 @@ def cut_apart(sealed: Sealed) -> tuple[list[bytes], list[bytes]]:
     """Sealed records as (keys, values)."""
     keys, values, ends = sealed
     each: list[bytes] = keys.view(f"V{keys.shape[1]}").ravel().tolist()
-    return each, list(map(BytesIO(values.data).read, np.diff(ends, prepend=0).tolist()))
+    sizes = ends.copy()
+    sizes[1:] -= ends[:-1]
+    return each, list(map(BytesIO(values.data).read, sizes.tolist()))
 
 
 def unpack(database: str, key: bytes, value: bytes) -> bytes | None:
