@@ -47,6 +47,8 @@ ROWS_AT_ONCE = 1024
 """Query rows that one kernel call takes, so that what a cold call needs stays bounded."""
 FEW = 1024
 """Trees, counted once for each sample that changes in them, up to which a change works in room that is kept for it."""
+LISTS = 1 << 18
+"""Slots that a change begins with room for: what it voids leaves gaps, and each time there must be more is a pause."""
 HOT_ROWS_AT_ONCE = 16_384
 """The same where nothing may be missing: a tree is copied once for all of them."""
 
@@ -229,7 +231,7 @@ class Forest(Resident):
         changes.start_items(self._spec.address, samples.ids, order, now, fill)
         trees, tagged = int(fill[changes.NOW]), int(self.w.top[TAGGINGS])
         many = min(order.size, 1024)
-        self.w = ensure(self.w, nodes=8, buckets=8, leaves=64, lists=64 * many, edits=many + 1, cleared=64 + many)
+        self.w = ensure(self.w, nodes=8, buckets=8, leaves=64, lists=LISTS, edits=many + 1, cleared=64 + many)
         while True:
             held = (self._spec.address, self._working.address, self._bench.address)
             status = changes.change(*held, self.rows, ops, stamp, queues, waiting, fill)

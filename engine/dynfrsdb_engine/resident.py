@@ -211,10 +211,12 @@ class Resident:
         places = list(zip(trees.tolist(), paths.tolist(), strict=True))
         lists = list(self.source.long_lists(places))
         edits = self.w.edits[: self.w.top[EDITS]]
-        for i in np.flatnonzero(np.isin(rows, edits["row"])) if edits.size else ():
-            lists[i] = _with_edits(lists[i], edits[edits["row"] == rows[i]], *places[i])
+        edited = set(edits["row"].tolist())
+        for i, row in enumerate(rows.tolist()):
+            if row in edited:
+                lists[i] = _with_edits(lists[i], edits[edits["row"] == row], *places[i])
         sizes, expected = np.array([slots.size for slots in lists]), self.w.stats.head["n"][rows]
-        for i in np.flatnonzero(sizes != expected):
+        for i in np.flatnonzero(sizes != expected).tolist():
             raise Damaged(*places[i], f"has a list of {sizes[i]} samples where {expected[i]} are expected")
         self.w = ensure(self.w, lists=int(sizes.sum()))
         take_lists(self._working.address, rows, sizes, np.concatenate(lists))
