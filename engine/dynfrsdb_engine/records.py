@@ -34,6 +34,7 @@ from dynfrsdb_engine.unaligned import (
     put32,
     put64,
     put_count,
+    put_counts,
     put_float,
 )
 
@@ -47,8 +48,6 @@ SPLIT_HEADER, LIST_HEADER, BUCKET_HEADER = 48, 16, 14
 AT_STAMP, AT_LEFT_STAMP, AT_RIGHT_STAMP = 8, 16, 24
 BUCKET_STAMP = 4
 TWO_VALUED = 1
-MANY = 32
-"""Counts of a candidate from which on they are written many at once."""
 LEAF_MARK = np.int64(0xFFFF)
 """Stands where a feature would at a leaf inside a bucket."""
 _SIZE, _CHOSEN = struct.Struct("<I"), struct.Struct("<IfH")
@@ -83,15 +82,6 @@ def bucket_room(n: int) -> int:
 
 
 @inner
-def put_narrow(out: Bytes, at: int, counts: npt.NDArray[np.uint32], n: int) -> int:
-    """Write the first `n` counts in two bytes each, many in one instruction; returns the offset behind them."""
-    flat = counts.reshape(-1)
-    for i in range(np.uint64(n)):
-        put16(out, at + 2 * np.int64(i), np.int64(flat[i]))
-    return at + 2 * n
-
-
-@inner
 def pack_candidate(spec: Spec, out: Bytes, at: int, stats: Stats, row: int, c: int) -> int:
     """Write one candidate; returns the offset behind it."""
     n = stats.head[row].n
@@ -105,13 +95,11 @@ def pack_candidate(spec: Spec, out: Bytes, at: int, stats: Stats, row: int, c: i
     at = put_count(out, at, candidate.at_lo, wide)
     at = put_count(out, at, candidate.at_hi, wide)
     lines = 1 if two_valued else spec.thresholds
-    if spec.classes and not wide and lines * spec.columns >= MANY:
-        return put_narrow(out, at, counts, lines * spec.columns)
+    if spec.classes:
+        return put_counts(out, at, counts, lines * spec.columns, wide)
     for j in range(lines):
-        for k in range(spec.columns):
-            at = put_count(out, at, np.int64(counts[j, k]), wide)
-        if spec.classes == 0:
-            at = put64(out, at, stats.sums[row, c, j])
+        at = put_count(out, at, np.int64(counts[j, 0]), wide)
+        at = put64(out, at, stats.sums[row, c, j])
     return at
 
 

@@ -23,6 +23,8 @@ if sys.byteorder != "little":
     raise ImportError("dynfrsdb needs a little-endian machine")
 
 Bytes = npt.NDArray[np.uint8]
+MANY = 32
+"""Counts that are worth writing many in one instruction."""
 
 
 def _pointer(context: Any, builder: Any, array_type: Any, array: Any, at: Any, number: Any) -> Any:
@@ -109,6 +111,19 @@ def get64(data: Bytes, at: int) -> int:
 def get_float(data: Bytes, at: int) -> float:
     """Read a float32."""
     return _load(data, at, np.float32)
+
+
+@inner
+def put_counts(out: Bytes, at: int, counts: npt.NDArray[np.uint32], n: int, wide: bool) -> int:
+    """Write the first `n` counts, line after line; returns the offset behind them."""
+    flat = counts.reshape(-1)
+    if wide or n < MANY:
+        for i in range(n):
+            at = put_count(out, at, np.int64(flat[i]), wide)
+        return at
+    for i in range(np.uint64(n)):
+        put16(out, at + 2 * np.int64(i), np.int64(flat[i]))
+    return at + 2 * n
 
 
 @inner

@@ -412,7 +412,9 @@ class Guard:
         page = self._page(number, known.last_page)
         if not page[10] & BRANCH:
             raise Unsound(f"page {number} is no branch")
-        return children_of(page, number)
+        keys, children = children_of(page, number)
+        refuse_unordered(keys, number)
+        return keys, children
 
     def _leaf(self, known: Known, number: int) -> tuple[bytes, bytes]:
         page = self._page(number, known.last_page)
