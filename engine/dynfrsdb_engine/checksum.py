@@ -107,6 +107,9 @@ def by_tables(c: np.uint64, data: npt.NDArray[np.uint8], at: int, end: int) -> n
     while at + BLOCK <= end:
         c = of_word(8, np.uint64(get64(data, at)) ^ c) ^ of_word(0, np.uint64(get64(data, at + 8)))
         at += BLOCK
+    if at + 8 <= end:
+        c = of_word(0, np.uint64(get64(data, at)) ^ c)
+        at += 8
     while at < end:
         c = np.uint64(T[0, (c ^ np.uint64(data[at])) & BYTE]) ^ (c >> EIGHT)
         at += 1

@@ -44,7 +44,7 @@ from dynfrsdb_engine.working import (
     working_at,
 )
 
-SOON = 3
+SOON = 5
 """How many records ahead lines are asked for."""
 
 

@@ -34,8 +34,8 @@ from dynfrsdb_engine.unaligned import (
     put32,
     put64,
     put_count,
-    put_counts,
     put_float,
+    put_many16,
 )
 
 SPLIT, LEAF, TAG = np.int64(1), np.int64(2), np.int64(3)
@@ -95,11 +95,13 @@ def pack_candidate(spec: Spec, out: Bytes, at: int, stats: Stats, row: int, c: i
     at = put_count(out, at, candidate.at_lo, wide)
     at = put_count(out, at, candidate.at_hi, wide)
     lines = 1 if two_valued else spec.thresholds
-    if spec.classes:
-        return put_counts(out, at, counts, lines * spec.columns, wide)
+    if spec.classes and not wide and lines * spec.columns >= 32:
+        return put_many16(out, at, counts, lines * spec.columns)
     for j in range(lines):
-        at = put_count(out, at, np.int64(counts[j, 0]), wide)
-        at = put64(out, at, stats.sums[row, c, j])
+        for k in range(spec.columns):
+            at = put_count(out, at, np.int64(counts[j, k]), wide)
+        if spec.classes == 0:
+            at = put64(out, at, stats.sums[row, c, j])
     return at
 
 

@@ -196,7 +196,7 @@ class Resident:
         """Tags at and below these nodes, and what is not in memory."""
         trees = np.array([tree for tree, _ in tops], np.int64)
         paths = np.array([path for _, path in tops], np.uint64)
-        return self._scan(lambda out: scan_below(self._working.address, trees, paths, out), room=64)
+        return self._scan(lambda out: scan_below(self._working.address, trees, paths, out))
 
     def _point(self, tree: int, path: int) -> int:
         return int(point_of(self._working.address, tree, np.uint64(path), path.bit_length() - 1))
@@ -221,9 +221,9 @@ class Resident:
         self.w = ensure(self.w, lists=int(sizes.sum()))
         take_lists(self._working.address, rows, sizes, np.concatenate(lists))
 
-    def _scan(self, scanner: Callable[[npt.NDArray[np.void]], int], room: int = 1024) -> npt.NDArray[np.void]:
+    def _scan(self, scanner: Callable[[npt.NDArray[np.void]], int]) -> npt.NDArray[np.void]:
         """Run a scanner, again with more room if it found more than fits."""
-        found = np.empty(room, FOUND)
+        found = np.empty(1024, FOUND)
         count = scanner(found)
         if count > found.size:
             found = np.empty(count, FOUND)
