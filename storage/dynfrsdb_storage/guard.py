@@ -345,7 +345,10 @@ class Guard:
             known.headers.update(zip(leaves, self._free_bytes(known, leaves), strict=True))
 
     def _free_bytes(self, known: Known, numbers: Sequence[int]) -> list[int]:
-        """The free bytes of many pages, read through a map: one by one would take four times as long."""
+        """The free bytes of many pages, read through a map: one by one would take four times as long.
+
+        A page that the disk cannot read ends the process here, as it does when LMDB reads it.
+        """
         last = max(numbers)
         if last > known.last_page or (last + 1) * PAGE_BYTES > os.fstat(self._descriptor).st_size:
             raise Unsound(f"page {last} does not exist")
