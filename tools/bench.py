@@ -128,8 +128,8 @@ def run(wanted: Wanted, sets: Path, place: Path | None) -> Iterator[Results]:
     "kept",
     multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Begin with what an earlier --json kept, and measure only what is named. A set that is measured again takes the "
-    "place of all that was kept of it: a figure and its partner are of one run.",
+    help="Begin with what an earlier --json kept, and measure only what is named. A set that is measured again takes "
+    "the place of all that was kept of it: a figure and its partner are of one run.",
 )
 @click.option("--sets", type=click.Path(file_okay=False, path_type=Path), default=DATA, help="Where the npz files are.")
 @click.option("--dir", "place", type=click.Path(exists=True, file_okay=False, path_type=Path), help="For the stores.")
