@@ -19,6 +19,7 @@ Bottom up:
     lists       ... and to buckets and long lists
     change      the walk that brings changes to every node they touch
     commit      working set -> records, for a commit
+    checksum    CRC-32, as zlib has it
     sealing     records -> keys and values as a store keeps them
     keyed       the sum of a keyed hash over rows
     predict     rows of features -> answers, or what is missing to give one

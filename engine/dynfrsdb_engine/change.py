@@ -72,6 +72,7 @@ from dynfrsdb_engine.working import (
     TOP_LIST,
     TOP_NODE,
     Working,
+    bring_node,
     touch_node,
     working_at,
 )
@@ -309,10 +310,7 @@ def bring_line(w: Working, item: Record) -> None:
     """Ask for what an item will need, but for its counts."""
     owner = np.int64(w.points[item.point].owner)
     if owner >= 0:
-        bring_row(w.nodes, owner)
-        bring_row(w.stats.head, owner)
-        bring_row(w.stats.totals, owner)
-        bring_row(w.stats.cand, owner)
+        bring_node(w, owner)
     elif owner < NOBODY:
         bring_row(w.buckets, -2 - owner)
         bring_row(w.slots, -2 - owner)

@@ -41,6 +41,7 @@ from dynfrsdb_engine.working import (
     MISSING,
     NOBODY,
     Working,
+    bring_node,
     working_at,
 )
 
@@ -98,25 +99,16 @@ def pack_node(spec: Spec, w: Working, row: int, out: npt.NDArray[np.uint8], at: 
     return pack_list_header(out, at, TAG, NONE, n, node.stamp)
 
 
-@inner
-def bring_node(w: Working, row: int) -> None:
-    """Ask for what a record of a node is made from."""
-    stats = w.stats
-    bring_row(w.nodes, row)
-    bring_row(stats.head, row)
-    bring_row(stats.totals, row)
-    bring_row(stats.cand, row)
-    bring_row(stats.counts, row)
-    bring_row(stats.skip, row)
-
-
 @kernel
 def pack_dirty(spec_address: Address[Spec], w_address: Address[Working], sink: Sink) -> None:
     """Write all dirty lines as records; a fresh long list is named by its place in `lists`."""
     spec, w, sink = spec_at(spec_address), working_at(w_address), refer(sink)
     for i in range(w.top[DIRTY_NODES]):
         if i + SOON < w.top[DIRTY_NODES]:
-            bring_node(w, np.int64(w.dirty_nodes[i + SOON]))
+            soon = np.int64(w.dirty_nodes[i + SOON])
+            bring_node(w, soon)
+            bring_row(w.stats.counts, soon)
+            bring_row(w.stats.skip, soon)
         row = np.int64(w.dirty_nodes[i])
         node = w.nodes[row]
         if node.kind == 0:

@@ -95,7 +95,7 @@ def pack_candidate(spec: Spec, out: Bytes, at: int, stats: Stats, row: int, c: i
     at = put_count(out, at, candidate.at_lo, wide)
     at = put_count(out, at, candidate.at_hi, wide)
     lines = 1 if two_valued else spec.thresholds
-    if spec.classes and not wide and lines * spec.columns >= 32:
+    if spec.classes and not wide and lines * spec.columns >= 32:  # fewer are written sooner one by one
         return put_many16(out, at, counts, lines * spec.columns)
     for j in range(lines):
         for k in range(spec.columns):

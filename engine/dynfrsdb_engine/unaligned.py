@@ -88,6 +88,15 @@ def put_count(out: Bytes, at: int, v: int, wide: bool) -> int:
 
 
 @inner
+def put_many16(out: Bytes, at: int, numbers: npt.NDArray[np.uint32], n: int) -> int:
+    """Write the first `n` numbers, line after line, as u16, many in one instruction; returns the offset behind them."""
+    flat = numbers.reshape(-1)
+    for i in range(np.uint64(n)):
+        put16(out, at + 2 * np.int64(i), np.int64(flat[i]))
+    return at + 2 * n
+
+
+@inner
 def get16(data: Bytes, at: int) -> int:
     """Read a u16."""
     return np.int64(_load(data, at, np.uint16))
@@ -109,15 +118,6 @@ def get64(data: Bytes, at: int) -> int:
 def get_float(data: Bytes, at: int) -> float:
     """Read a float32."""
     return _load(data, at, np.float32)
-
-
-@inner
-def put_many16(out: Bytes, at: int, numbers: npt.NDArray[np.uint32], n: int) -> int:
-    """Write the first `n` numbers, line after line, as u16, many in one instruction; returns the offset behind them."""
-    flat = numbers.reshape(-1)
-    for i in range(np.uint64(n)):
-        put16(out, at + 2 * np.int64(i), np.int64(flat[i]))
-    return at + 2 * n
 
 
 @inner

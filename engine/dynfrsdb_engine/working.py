@@ -31,6 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dynfrsdb_engine.kernel import inner, kernel
+from dynfrsdb_engine.prefetch import bring_row
 from dynfrsdb_engine.records import LEFT_TAGS, RIGHT_TAGS
 from dynfrsdb_engine.reference import Address, Layout
 from dynfrsdb_engine.search import Stats, make_stats
@@ -210,6 +211,15 @@ def used_bytes(w: Working) -> int:
     lines = int(top[TOP_NODE]) * sum([array.strides[0] for array in (w.nodes, *w.stats)])
     lines += int(top[TOP_BUCKET]) * (w.buckets.strides[0] + w.slots.strides[0])
     return lines + 16 * int(top[TOP_POINT]) + 8 * int(top[TOP_LEAF]) + 4 * int(top[TOP_LIST])
+
+
+@inner
+def bring_node(w: Working, row: int) -> None:
+    """Ask for a line in `nodes` and for its statistics, but for counts, thresholds and constants."""
+    bring_row(w.nodes, row)
+    bring_row(w.stats.head, row)
+    bring_row(w.stats.totals, row)
+    bring_row(w.stats.cand, row)
 
 
 @inner

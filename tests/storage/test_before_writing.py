@@ -179,8 +179,11 @@ def test_a_file_that_lost_its_end_is_refused_and_not_mapped(tmp_path: Path) -> N
     cut = Guard(whole)
     os.truncate(whole, max(known.headers) * layout.PAGE_BYTES)
 
-    with pytest.raises(Unsound, match=f"page {max(known.headers)} does not exist"):
-        cut.look_at_all(replace(known, headers={}), tree)
+    try:
+        with pytest.raises(Unsound, match=f"page {max(known.headers)} does not exist"):
+            cut.look_at_all(replace(known, headers={}), tree)
+    finally:
+        cut.close()
 
 
 def judgement(free: Callable[[bytes, int], int], header: bytes, number: int) -> int | str:

@@ -277,8 +277,9 @@ def test_payloads_of_a_range_are_those_of_a_scan(path: Path, first: int, last: i
     with Store.open(path, writable=False) as store, store.snapshot() as snapshot:
         ends = layout.id_key(first), layout.id_key(last)
 
-        (found,) = snapshot.payloads("samples", [ends])
+        found, one = snapshot.payloads("samples", [ends, (layout.id_key(7), layout.id_key(7))])
 
+        assert one == snapshot.get("samples", [layout.id_key(7)])
         assert found == [payload for _, payload in snapshot.scan("samples", *ends)]
         assert len(found) == len(range(first, min(last, 19) + 1))
 
