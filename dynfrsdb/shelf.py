@@ -25,6 +25,7 @@ from dynfrsdb_engine.commit import Edits
 from dynfrsdb_engine.forest import Damaged
 from dynfrsdb_engine.grow import Growth
 from dynfrsdb_engine.sealing import seal_growth
+from dynfrsdb_engine.source import Records
 from dynfrsdb_storage import Snapshot, WriteSession, layout, records
 
 CHUNK = 450
@@ -36,7 +37,7 @@ SEEDS = records.seed("nodes"), records.seed("buckets")
 FIRST_CHUNK = bytes(4)
 """Behind a node's key: that of its bucket."""
 Slots = npt.NDArray[np.uint32]
-Records = dict[bytes, bytes]
+Payloads = dict[bytes, bytes]
 """Payloads by their keys. (Not pairs: thousands of those would have the garbage collector look through the process.)"""
 
 
@@ -55,6 +56,8 @@ class Shelf:
         found: list[bytes | None] = [None] * len(places)
         for database in ("nodes", "buckets"):
             wanted = [i for i, place in enumerate(places) if place[2] == (database == "buckets")]
+            if not wanted:
+                continue
             key_of = layout.bucket_key if database == "buckets" else layout.node_key
             keys = [key_of(places[i][0], places[i][1]) for i in wanted]
             for i, payload in zip(wanted, self._open().get(database, keys), strict=True):
@@ -64,31 +67,37 @@ class Shelf:
                 raise Damaged(place[0], place[1], "is missing")
         return [payload for payload in found if payload is not None]
 
-    def below(self, tree: int, path: int) -> Iterable[tuple[int, bool, bytes]]:
-        """All records at and below a node, parents before children: all nodes, then all buckets."""
-        first, last = layout.subtree_range(tree, path)
-        nodes = dict(self._open().scan("nodes", first, last, counted=True))
-        found = [(layout.node_path(key), False, data) for key, data in nodes.items()]
-        for key, data in self._open().scan("buckets", first, last, counted=True):
-            if key[: layout.NODE_KEY_BYTES] not in nodes:
-                found.append((layout.node_path(key), True, data))
-        return found
+    def below(self, tops: Sequence[tuple[int, int]]) -> Records:
+        """All records at and below nodes (tree, path), parents before children: all nodes, then all buckets."""
+        ranges = [layout.subtree_range(*top) for top in tops]
+        nodes = _joined(self._open().between("nodes", ranges))
+        buckets = _joined(self._open().between("buckets", ranges))
+        size = layout.NODE_KEY_BYTES
+        short = [key for key in buckets if key[:size] not in nodes]  # the others are chunks of long lists
+        trees, paths = layout.parse_node_keys([*nodes, *(key[:size] for key in short)])
+        is_bucket = np.arange(trees.size) >= len(nodes)
+        return Records(trees, paths, is_bucket, [*nodes.values(), *(buckets[key] for key in short)])
 
     def long_lists(self, places: Sequence[tuple[int, int]]) -> Sequence[Slots]:
         """The slots of the long lists at (tree, path), ascending; the caller knows how many there are."""
         nodes = [layout.node_key(*place) for place in places]
-        found = self._open().payloads("buckets", [(node + bytes(4), node + b"\xff" * 4) for node in nodes])
-        return [np.frombuffer(b"".join(chunks), "<u4").astype(np.uint32) for chunks in found]
+        found = self._open().between("buckets", [(node + bytes(4), node + b"\xff" * 4) for node in nodes])
+        return [np.frombuffer(b"".join(chunks.values()), "<u4").astype(np.uint32) for chunks in found]
 
 
-def growth_records(growth: Growth) -> tuple[Records, Records]:
+def _joined(found: Sequence[Payloads]) -> Payloads:
+    """What was found in several ranges."""
+    return found[0] if len(found) == 1 else {key: data for each in found for key, data in each.items()}
+
+
+def growth_records(growth: Growth) -> tuple[Payloads, Payloads]:
     """Records as (nodes, buckets) to put, each in the order of the growth; long lists are among the buckets, and then
     those are in the order of their keys."""
     records, data = growth.records, growth.data.tobytes()
     keys, at = layout.node_keys(records["tree"], records["path"]), records["at"]
     columns = keys, at.tolist(), (at + records["size"]).tolist(), records["bucket"].tolist()
-    nodes: Records = {}
-    buckets: Records = {}
+    nodes: Payloads = {}
+    buckets: Payloads = {}
     for key, begin, end, is_bucket in zip(*columns, strict=True):
         if is_bucket:
             buckets[key + FIRST_CHUNK] = data[begin:end]
@@ -152,7 +161,7 @@ def edit_lists(session: WriteSession, wanted: Edits) -> None:
             del slots[at]
         else:
             slots.insert(at, slot)
-    again: Records = {}
+    again: Payloads = {}
     for key, slots in touched.items():
         if 0 < len(slots) <= MOST and key.endswith(slots[0].to_bytes(4, "big")):
             again[key] = slots.tobytes()

@@ -34,7 +34,7 @@ from dynfrsdb.build import Progress, grown, occupants, tree_jobs, write_trees
 from dynfrsdb.errors import CorruptStore, Error
 from dynfrsdb.secrets import MODULUS, Secrets
 from dynfrsdb.settle import settle
-from dynfrsdb.shelf import Records, growth_records
+from dynfrsdb.shelf import Payloads, growth_records
 from dynfrsdb.view import rows_of, spec_of
 from dynfrsdb_engine.spec import Spec
 from dynfrsdb_storage import Snapshot, Successor, check_storage, layout
@@ -252,7 +252,7 @@ class Proof:
             yield f"'data.mdb' names a record that is gone at {stray.start}"
 
 
-def _differences(tree: int, expected: Records, stored: Iterator[tuple[bytes, bytes]]) -> Iterator[str]:
+def _differences(tree: int, expected: Payloads, stored: Iterator[tuple[bytes, bytes]]) -> Iterator[str]:
     for key, payload in expected.items():
         found = next(stored, (b"", b""))
         # A large payload comes back with the zeros that fill up its pages.

@@ -22,7 +22,7 @@ from dynfrsdb_engine.install import GOOD, WRONG_STAMP, install, make_room, take_
 from dynfrsdb_engine.records import way_down
 from dynfrsdb_engine.rows import Rows
 from dynfrsdb_engine.scan import FOUND, FOUND_LIST, FOUND_MISSING, expected_sizes, scan_below
-from dynfrsdb_engine.source import Damaged, Source
+from dynfrsdb_engine.source import Damaged, Records, Source
 from dynfrsdb_engine.spec import SPEC, Spec
 from dynfrsdb_engine.working import (
     CLOCK,
@@ -61,6 +61,16 @@ def _with_edits(
     stays = dict(zip(mine["slot"].tolist(), (mine["sign"] > 0).tolist(), strict=True))
     entering = np.array([slot for slot, inside in stays.items() if inside], np.uint32)
     return np.sort(np.concatenate([np.setdiff1d(slots, mine["slot"]), entering])).astype(np.uint32)
+
+
+def _in_one_piece(found: Records) -> tuple[npt.NDArray[np.void], npt.NDArray[np.uint8]]:
+    """Records as kernels take them, with their payloads in one buffer."""
+    sizes = np.fromiter(map(len, found.payloads), np.int64, len(found.payloads))
+    records = np.zeros(sizes.size, RECORD)
+    records["size"] = sizes
+    records["at"] = np.cumsum(sizes) - sizes
+    records["tree"], records["path"], records["bucket"] = found.trees, found.paths, found.buckets
+    return records, np.frombuffer(bytearray().join(found.payloads), np.uint8)
 
 
 class Resident:
@@ -119,31 +129,20 @@ class Resident:
             what = f"is not of the {'commit' if status == WRONG_STAMP else 'size'} that its parent names"
             raise Damaged(int(records[i]["tree"]), int(records[i]["path"]), what)
 
-    def _bring(self, places: Sequence[Place], payloads: Sequence[bytes]) -> None:
-        records, data = self._as_records(places, payloads)
+    def _bring(self, found: Records) -> None:
+        records, data = _in_one_piece(found)
         self._install(records, data, np.empty(0, np.uint32), grown=False)
-
-    def _as_records(
-        self, places: Sequence[Place], payloads: Sequence[bytes]
-    ) -> tuple[npt.NDArray[np.void], npt.NDArray[np.uint8]]:
-        """Payloads in one buffer, as kernels take them."""
-        sizes = np.fromiter((len(payload) for payload in payloads), np.int64, len(payloads))
-        records = np.zeros(len(places), RECORD)
-        records["size"] = sizes
-        records["at"][1:] = np.cumsum(sizes)[:-1]
-        records["tree"] = [place[0] for place in places]
-        records["path"] = np.array([place[1] for place in places], np.uint64)
-        records["bucket"] = [place[2] for place in places]
-        return records, np.frombuffer(bytearray().join(payloads), np.uint8)
 
     def load(
         self, trees: npt.NDArray[np.int64], paths: npt.NDArray[np.uint64], ways: Sequence[Way | None] | None = None
     ) -> None:
         """Bring the records of these nodes, whose parents are in memory. Where a row is on its way down (`ways`, one
         for each node), all that it comes by is brought as well: left to the caller, each level would take a round."""
+        if not trees.size:
+            return
         sizes = np.empty(trees.size, np.int64)
         expected_sizes(self._working.address, trees, paths, sizes)
-        if sizes.size and sizes.min() < 0:
+        if sizes.min() < 0:
             raise Damaged(int(trees[sizes.argmin()]), int(paths[sizes.argmin()]), "has no parent")
         places = list(zip(trees.tolist(), paths.tolist(), (sizes <= self.spec.bucket).tolist(), strict=True))
         brought, payloads = list(places), list(self.source.records(places))
@@ -153,7 +152,8 @@ class Resident:
             found = list(self.source.records(level))
             brought += level
             payloads += found
-        self._bring(brought, payloads)
+        all_trees, all_paths, buckets = zip(*brought, strict=True)
+        self._bring(Records(all_trees, all_paths, buckets, payloads))
 
     def _next_level(
         self, places: Sequence[Place], payloads: Sequence[bytes], ways: Sequence[Way | None]
@@ -271,20 +271,15 @@ class Resident:
 
     def _bring_below(self, tops: Sequence[tuple[int, int]]) -> None:
         """Bring everything at and below these nodes."""
-        places: list[Place] = []
-        payloads: list[bytes] = []
-        for tree, top in tops:
-            for path, bucket, payload in self.source.below(tree, top):
-                places.append((tree, path, bucket))
-                payloads.append(payload)
-        self._bring(places, payloads)
+        self._bring(self.source.below(tops))
 
     def _renew(self, changed: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
         """Bring these splits up to date; returns the children to look at next, and what was dropped."""
         places = [
             (tree, path, False) for tree, path in zip(changed["tree"].tolist(), changed["path"].tolist(), strict=True)
         ]
-        records, data = self._as_records(places, self.source.records(places))
+        splits = Records(changed["tree"], changed["path"], False, self.source.records(places))
+        records, data = _in_one_piece(splits)
         found = np.zeros(2 * len(places), FOUND)
         status, i, count = renew(self._spec.address, self._working.address, records, data, found)
         self._refuse(status, records, i)

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+
+class Records(NamedTuple):
+    """Records with their places: one line for each, with the tree, the path and whether it is a bucket."""
+
+    trees: npt.ArrayLike
+    paths: npt.ArrayLike
+    buckets: npt.ArrayLike
+    payloads: Sequence[bytes]
 
 
 class Source(Protocol):
@@ -15,8 +24,8 @@ class Source(Protocol):
     def records(self, places: Sequence[tuple[int, int, bool]]) -> Sequence[bytes]:
         """The payloads at (tree, path, whether it is a bucket)."""
 
-    def below(self, tree: int, path: int) -> Iterable[tuple[int, bool, bytes]]:
-        """All records at and below a node as (path, whether it is a bucket, payload), parents before children."""
+    def below(self, tops: Sequence[tuple[int, int]]) -> Records:
+        """All records at and below nodes (tree, path), parents before children."""
 
     def long_lists(self, places: Sequence[tuple[int, int]]) -> Sequence[npt.NDArray[np.uint32]]:
         """The slots of the long lists at (tree, path), ascending."""

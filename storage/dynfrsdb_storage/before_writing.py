@@ -39,8 +39,8 @@ _FEW = 20
 """Spans up to which a branch is searched for each, and not read wholly."""
 _NEARLY_EMPTY = PAGE_BYTES * 7 // 10
 """Free bytes that a leaf must have before LMDB joins it with a neighbour: it does so from three quarters on."""
-_AFFORDABLE = 16_384
-"""Leaves of a database up to which all are looked at together: that takes 10 to 20 ms."""
+_AFFORDABLE = 32_768
+"""Leaves of a database up to which all are looked at together: that takes 20 to 50 ms."""
 _CHEAPER = 4
 """How many times as much it costs to look at one leaf as at one of all."""
 _LONGER_THAN_OURS = 64

@@ -23,6 +23,7 @@ means is not known in this layer at all.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -112,11 +113,7 @@ def generation_number(name: str) -> int:
 
 def node_key(tree: int, path: int) -> bytes:
     """The key of the node that is reached from the root of `tree` by `path` (root 1, children 2v and 2v+1)."""
-    depth = path.bit_length() - 1
-    if not 0 <= depth <= MAX_DEPTH:
-        raise ValueError(f"path {path:#b} has depth {depth}; paths have depth 0 to {MAX_DEPTH}")
-    bits = (path - (1 << depth)) << (MAX_DEPTH - depth)
-    return tree.to_bytes(2, "big") + bits.to_bytes(7, "big") + bytes([depth])
+    return _node_number(tree, path).to_bytes(NODE_KEY_BYTES, "big")
 
 
 def node_keys(trees: Array, paths: Array) -> list[bytes]:
@@ -134,12 +131,16 @@ def is_node_key(key: bytes) -> bool:
 
 def parse_node_key(key: bytes) -> tuple[int, int]:
     """The (tree, path) of a node's key; of a bucket's key, the node it begins with."""
-    return int.from_bytes(key[:2], "big"), node_path(key)
+    return int.from_bytes(key[:2], "big"), (1 << key[9]) | int.from_bytes(key[2:9], "big") >> (MAX_DEPTH - key[9])
 
 
-def node_path(key: bytes) -> int:
-    """The path of a node's key; of a bucket's key, that of the node it begins with."""
-    return (1 << key[9]) | int.from_bytes(key[2:9], "big") >> (MAX_DEPTH - key[9])
+def parse_node_keys(keys: Sequence[bytes]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64]]:
+    """`parse_node_key` for many keys of nodes at once: trees, and paths."""
+    found = np.frombuffer(b"".join(keys), _node_key_type())
+    places = found["place"].astype(np.uint64)
+    depth = places & np.uint64(0xFF)
+    paths = (np.uint64(1) << depth) | ((places >> np.uint64(8)) >> (np.uint64(MAX_DEPTH) - depth))
+    return found["tree"].astype(np.int64), paths
 
 
 def bucket_key(tree: int, path: int, chunk: int = 0) -> bytes:
@@ -155,10 +156,9 @@ def parse_bucket_key(key: bytes) -> tuple[int, int, int]:
 
 def subtree_range(tree: int, path: int) -> tuple[bytes, bytes]:
     """(first, last) around the keys of this node, of all nodes below it, and of their buckets, and no others."""
-    first = node_key(tree, path)
-    below = MAX_DEPTH - (path.bit_length() - 1)
-    bits = int.from_bytes(first[2:9], "big") | ((1 << below) - 1)
-    return first, first[:2] + bits.to_bytes(7, "big") + b"\xff"
+    first = _node_number(tree, path)
+    last = first | ((1 << (65 - path.bit_length())) - 1)  # all bits that lie behind those of the path
+    return first.to_bytes(NODE_KEY_BYTES, "big"), last.to_bytes(NODE_KEY_BYTES, "big")
 
 
 def tree_range(tree: int) -> tuple[bytes, bytes]:
@@ -283,6 +283,14 @@ def mix_one(z: int) -> int:
 def _multipliers(words: int) -> npt.NDArray[np.uint64]:
     steps = np.arange(1, words + 3, dtype=np.uint64) * np.uint64(GOLDEN)
     return mix(steps) | np.uint64(1)
+
+
+def _node_number(tree: int, path: int) -> int:
+    """The key of a node as a number: 16 bits of tree, 56 of path, 8 of depth."""
+    depth = path.bit_length() - 1
+    if not 0 <= depth <= MAX_DEPTH:
+        raise ValueError(f"path {path:#b} has depth {depth}; paths have depth 0 to {MAX_DEPTH}")
+    return tree << 64 | (path - (1 << depth)) << (64 - depth) | depth
 
 
 def _places(paths: Array) -> npt.NDArray[np.uint64]:

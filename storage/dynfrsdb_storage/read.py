@@ -139,11 +139,10 @@ class Snapshot:
         return found
 
     def scan(
-        self, database: str, first: bytes | None = None, last: bytes | None = None, *, counted: bool = False
+        self, database: str, first: bytes | None = None, last: bytes | None = None
     ) -> Iterator[tuple[bytes, bytes]]:
-        """All (key, payload) with first <= key <= last in key order. Who knows how many there must be, and `counted`
-        them, needs no proof that there is none before the first."""
-        begun, unpack = counted or first is None, records.unpack
+        """All (key, payload) with first <= key <= last in key order."""
+        begun, unpack = first is None, records.unpack
         for batch in self._batches(database, first, last):
             if not begun:
                 begun = True
@@ -158,35 +157,36 @@ class Snapshot:
         if not begun:
             self._begins_at(database, first or b"", None)
 
-    def payloads(self, database: str, ranges: Sequence[tuple[bytes, bytes]]) -> list[list[bytes]]:
-        """For each (first, last) all payloads with first <= key <= last in key order, for who knows how many there must
-        be; in one piece."""
+    def between(self, database: str, ranges: Sequence[tuple[bytes, bytes]]) -> list[dict[bytes, bytes]]:
+        """For each (first, last) all payloads with first <= key <= last by their keys, in key order, for who knows how
+        many there must be; in one piece."""
         self._check_process()
         for first, last in ranges:
             self.generation.look_ahead(self._known, database, first, last)
         with self._lock:
             try:
                 with self._live().cursor(db=self.generation.databases[database]) as cursor:
-                    found = [self._payloads(database, cursor, *ends) for ends in ranges]
+                    found = [self._between(database, cursor, *ends) for ends in ranges]
             except lmdb.Error as error:
                 raise translate(error, self.generation.store) from error
         self._loads[database] += sum(map(len, found))
         return found
 
-    def _payloads(self, database: str, cursor: lmdb.Cursor, first: bytes, last: bytes) -> list[bytes]:
-        found: list[bytes] = []
-        there, least = cursor.set_range(first), first
+    def _between(self, database: str, cursor: lmdb.Cursor, first: bytes, last: bytes) -> dict[bytes, bytes]:
+        found: dict[bytes, bytes] = {}
+        item, step, unpack = self._item, cursor.next, records.unpack
+        there, before = cursor.set_range(first), b""
         while there:
-            key, value = self._item(database, cursor)
-            if key < least:
-                raise self._misled(database)
+            key, value = item(database, cursor)
             if key > last:
                 break
-            payload = records.unpack(database, key, value)
+            if key <= before or key < first:
+                raise self._misled(database)
+            payload = unpack(database, key, value)
             if payload is None:
                 raise self._bad(database, key)
-            found.append(payload)
-            there, least = cursor.next(), key + b"\0"
+            found[key] = payload
+            there, before = step(), key
         return found
 
     def scan_raw(

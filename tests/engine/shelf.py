@@ -7,7 +7,7 @@ do on disk.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ import numpy.typing as npt
 from dynfrsdb_engine.forest import Forest, Samples
 from dynfrsdb_engine.grow import Growth, Job, grow_jobs
 from dynfrsdb_engine.rows import Rows
+from dynfrsdb_engine.source import Records
 from dynfrsdb_engine.spec import Spec, make_spec
 from tests import naive
 
@@ -63,6 +64,12 @@ class RowTable:
         return Rows(self.words, self.words.view(np.float32), self.multipliers)
 
 
+def _is_below(place: tuple[int, int], tops: Sequence[tuple[int, int]]) -> bool:
+    """Whether a place is one of `tops`, or below one of them."""
+    tree, path = place
+    return any((tree, path >> up) in tops for up in range(path.bit_length()))
+
+
 class Shelf:
     """Records by (tree, path), and long lists."""
 
@@ -84,14 +91,13 @@ class Shelf:
         self.loads += len(places)
         return [(self.buckets if bucket else self.nodes)[tree, path] for tree, path, bucket in places]
 
-    def below(self, tree: int, path: int) -> Iterable[tuple[int, bool, bytes]]:
-        def under(place: tuple[int, int]) -> bool:
-            shift = place[1].bit_length() - path.bit_length()
-            return place[0] == tree and shift >= 0 and place[1] >> shift == path
+    def below(self, tops: Sequence[tuple[int, int]]) -> Records:
+        trees, paths, buckets, payloads = zip(*sorted(self._below(tops)), strict=True)
+        return Records(trees, paths, buckets, payloads)
 
-        found = [(place[1], False, data) for place, data in self.nodes.items() if under(place)]
-        found += [(place[1], True, data) for place, data in self.buckets.items() if under(place)]
-        return sorted(found)
+    def _below(self, tops: Sequence[tuple[int, int]]) -> list[tuple[int, int, bool, bytes]]:
+        found = [(*place, False, data) for place, data in self.nodes.items() if _is_below(place, tops)]
+        return found + [(*place, True, data) for place, data in self.buckets.items() if _is_below(place, tops)]
 
     def long_lists(self, places: Sequence[tuple[int, int]]) -> list[npt.NDArray[np.uint32]]:
         return [self.lists[place] for place in places]
@@ -117,9 +123,9 @@ class Shelf:
                 self.lists[place] = growth.lists[record["list_at"] : record["list_at"] + record["list_size"]].copy()
 
     def _clear(self, tree: int, path: int) -> None:
-        for place, bucket, _ in list(self.below(tree, path)):
-            (self.buckets if bucket else self.nodes).pop((tree, place))
-            self.lists.pop((tree, place), None)
+        for its_tree, its_path, bucket, _ in self._below([(tree, path)]):
+            (self.buckets if bucket else self.nodes).pop((its_tree, its_path))
+            self.lists.pop((its_tree, its_path), None)
 
 
 class ShelvedForest:

@@ -59,7 +59,10 @@ def test_many_keys_at_once_are_the_same_keys(nodes: list[tuple[int, int]]) -> No
     of_trees = np.array([tree for tree, _ in nodes])
     of_paths = np.array([path for _, path in nodes], np.uint64)
 
-    assert layout.node_keys(of_trees, of_paths) == [layout.node_key(*node) for node in nodes]
+    keys = layout.node_keys(of_trees, of_paths)
+
+    assert keys == [layout.node_key(*node) for node in nodes]
+    assert list(zip(*map(np.ndarray.tolist, layout.parse_node_keys(keys)), strict=True)) == nodes
 
 
 @given(paths, paths, st.integers(0, 2**32 - 1))

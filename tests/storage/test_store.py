@@ -273,14 +273,14 @@ def test_a_damaged_lock_file_is_named(path: Path) -> None:
 
 
 @pytest.mark.parametrize(("first", "last"), [(0, 19), (3, 9), (5, 5), (18, 40), (20, 30)])
-def test_payloads_of_a_range_are_those_of_a_scan(path: Path, first: int, last: int) -> None:
+def test_what_is_between_two_keys_is_what_a_scan_finds(path: Path, first: int, last: int) -> None:
     with Store.open(path, writable=False) as store, store.snapshot() as snapshot:
         ends = layout.id_key(first), layout.id_key(last)
 
-        found, one = snapshot.payloads("samples", [ends, (layout.id_key(7), layout.id_key(7))])
+        found, one = snapshot.between("samples", [ends, (layout.id_key(7), layout.id_key(7))])
 
-        assert one == snapshot.get("samples", [layout.id_key(7)])
-        assert found == [payload for _, payload in snapshot.scan("samples", *ends)]
+        assert list(one.values()) == snapshot.get("samples", [layout.id_key(7)])
+        assert list(found.items()) == list(snapshot.scan("samples", *ends))
         assert len(found) == len(range(first, min(last, 19) + 1))
 
 
@@ -297,7 +297,7 @@ def test_a_bad_checksum_names_tree_and_node(path: Path) -> None:
         with store.snapshot() as snapshot, pytest.raises(CorruptStore) as caught:
             snapshot.get("nodes", [layout.node_key(3, 0b1011)])
         with store.snapshot() as snapshot, pytest.raises(CorruptStore, match="fails its checksum"):
-            snapshot.payloads("nodes", [layout.subtree_range(3, 1)])
+            snapshot.between("nodes", [layout.subtree_range(3, 1)])
 
     assert str(caught.value) == (
         f"tree 3, node 0b1011 in '{path}' fails its checksum; no answer was given. Run 'dynfrsdb check {path}'"
