@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from benchmark import tables
@@ -13,6 +13,7 @@ from benchmark.remarks import REMARKS
 from benchmark.report import quantity
 from benchmark.results import Results
 from benchmark.scale import SETTINGS
+from benchmark.targets import Row, scale_rows
 from benchmark.trial import WARM_ROWS
 
 INTRODUCTION = """\
@@ -155,7 +156,7 @@ def write(results: Results, docs: Path) -> Path:
 def _parts(results: Results, pictures: dict[str, str]) -> Iterator[str]:
     yield INTRODUCTION.format(date=results.date, machine=_machine(results))
     yield from _targets(results)
-    yield from _missed(results)
+    yield from _missed(row for name in results.sets for row in results.rows(name))
     yield SETS.format(table=tables.sets(results))
     yield BUILDING.format(table=tables.building(results))
     yield REMOVAL.format(
@@ -175,6 +176,9 @@ def _parts(results: Results, pictures: dict[str, str]) -> Iterator[str]:
         words = " ".join(f"{name}={value}" for name, value in SETTINGS.items())
         targets = tables.scale_targets(results)
         yield SCALE.format(words=words, table=tables.scale(results), targets=targets)
+        yield from _missed(
+            row for size, found in sorted(results.scale.items()) for row in scale_rows(f"{size:,}", found)
+        )
         yield pictures.get("cost-against-samples.svg", "")
     yield METHOD.format(warm=WARM_ROWS, differing=_differing(results))
 
@@ -212,9 +216,9 @@ def _targets(results: Results) -> Iterator[str]:
         yield tables.ratios(results, others)
 
 
-def _missed(results: Results) -> Iterator[str]:
+def _missed(targets: Iterable[Row]) -> Iterator[str]:
     """What is not met, and what is known about why."""
-    rows = [row for name in results.sets for row in results.rows(name) if row.met is False]
+    rows = [row for row in targets if row.met is False]
     keys = dict.fromkeys(row.key for row in rows)
     if not keys:
         return
