@@ -176,9 +176,8 @@ def _parts(results: Results, pictures: dict[str, str]) -> Iterator[str]:
         words = " ".join(f"{name}={value}" for name, value in SETTINGS.items())
         targets = tables.scale_targets(results)
         yield SCALE.format(words=words, table=tables.scale(results), targets=targets)
-        yield from _missed(
-            row for size, found in sorted(results.scale.items()) for row in scale_rows(f"{size:,}", found)
-        )
+        sizes = sorted(results.scale.items())
+        yield from _missed(row for size, found in sizes for row in scale_rows(f"{size:,} rows", found))
         yield pictures.get("cost-against-samples.svg", "")
     yield METHOD.format(warm=WARM_ROWS, differing=_differing(results))
 
