@@ -46,12 +46,12 @@ REMARKS: dict[str, str] = {
     "settled-lazy": _COUNTING + ".",
     "settled-auto": _COUNTING + ".",
     "scale-removal": (
-        "Timed function by function with 8.8 million rows and a warm page cache, of 14 ms LMDB's transaction takes "
-        "5.5, for some 370 pages; bringing records 2.1; growing small tags 1.8; looking at pages before they are written on "
-        "1.7 (0.15 with 880,000 rows, where all of them are looked at once a minute); the rest is many small functions "
-        "of Python. Here the store begins cold, and some rows and pages come from the disk. Pages grow with the depth: "
-        "of ten paths each node lies on a page of its own, most of them under a branch of their own. What was tried: "
-        "decisions/mapped-pages-are-the-systems.md."
+        "Timed function by function with 8.8 million rows and a warm page cache, of 14 ms LMDB's transaction takes"
+        " 5.5, for some 370 pages; bringing records 2.1; growing small tags 1.8; looking at pages before they are "
+        "written on 1.7 (0.15 with 880,000 rows, where all of them are looked at once a minute); the rest is many "
+        "small functions of Python. Here the store begins cold, and some rows and pages come from the disk. Pages "
+        "grow with the depth: of ten paths each node lies on a page of its own, most of them under a branch of "
+        "their own. What was tried: decisions/mapped-pages-are-the-systems.md."
     ),
     "scale-memory": (
         "All but 0.7 GB of it are pages of mapped files, which the system takes back when somebody needs the memory. "
