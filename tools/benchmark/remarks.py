@@ -14,7 +14,7 @@ _PYTHON = (
     "takes 1.4 ms, 1.9x where it takes 1.1. Settling at once (auto) adds 1 ms, half of it growing"
 )
 _BATCH = (
-    "Between runs it is 0.039x to 0.042x of the retrain, and 0.92x to 1.03x of the partner. On heart, of 26 ms for 100 "
+    "Between runs it is 0.038x to 0.042x of the retrain, and 0.90x to 1.03x of the partner. On heart, of 26 ms for 100 "
     "removals 9 are LMDB's transaction, as the partner's, 5 the kernel that changes trees, 4 making records and their "
     "checksums, 2.5 looking at pages before they are written on, and the rest many small things"
 )
