@@ -136,28 +136,35 @@ def free_below(w: Working, root: int) -> None:
 
 
 @inner
-def take_out(slots: npt.NDArray[np.uint32], n: int, slot: np.uint32) -> int:
-    """Take one slot out of the first `n`; returns how many are left, or -1 if it was not there."""
-    at = ZERO
+def take_out(slots: npt.NDArray[np.uint32], n: int, slot: np.uint32, at: int) -> int:
+    """Take one slot out of the first `n`, where it is at `at` or further on; returns how many are left. If it is not
+    there nothing is changed, and -1 returned."""
     while at < n and slots[at] != slot:
         at += 1
-    if at == n:
+    if at >= n:
         return -1
     copy(slots[at + 1 :], ZERO, n - 1 - at, slots[at:], ZERO)
     return n - 1
 
 
 @inner
-def is_among(slots: npt.NDArray[np.uint32], n: int, slot: np.uint32) -> bool:
-    """Whether a slot is one of the first `n`, which are in order."""
-    low, high = 0, n
+def place_in_order(slots: npt.NDArray[np.uint32], n: int, slot: np.uint32) -> int:
+    """Where a slot is, or belongs, among the first `n`, which are in order."""
+    low, high = ZERO, np.int64(n)
     while low < high:
         middle = (low + high) >> 1
         if slots[middle] < slot:
             low = middle + 1
         else:
             high = middle
-    return low < n and slots[low] == slot
+    return low
+
+
+@inner
+def is_among(slots: npt.NDArray[np.uint32], n: int, slot: np.uint32) -> bool:
+    """Whether a slot is one of the first `n`, which are in order."""
+    at = place_in_order(slots, n, slot)
+    return bool(at < n and slots[at] == slot)
 
 
 @inner
@@ -168,7 +175,7 @@ def edit_list(ops: Ops, a: int, b: int, slots: npt.NDArray[np.uint32], n: int) -
     `slots` needs room for those that are added.
     """
     if b - a == 1 and ops.sign[ops.order[a]] < 0:
-        return take_out(slots, n, ops.slots[ops.order[a]])
+        return take_out(slots, n, ops.slots[ops.order[a]], ZERO)
     gone = np.empty(b - a, np.uint32)
     leaving = ZERO
     for i in range(a, b):

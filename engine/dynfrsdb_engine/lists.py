@@ -15,7 +15,16 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from dynfrsdb_engine.collect import NOT_A_LEAF, Ops, edit_sorted, make_bucket, make_list, write_leaf
+from dynfrsdb_engine.collect import (
+    NOT_A_LEAF,
+    Ops,
+    edit_sorted,
+    make_bucket,
+    make_list,
+    place_in_order,
+    take_out,
+    write_leaf,
+)
 from dynfrsdb_engine.grow import depth_of
 from dynfrsdb_engine.install import leaf_totals
 from dynfrsdb_engine.kernel import Record, inner
@@ -163,7 +172,10 @@ def note_edits(w: Working, ops: Ops, a: int, b: int, row: int) -> None:
 
 @inner
 def visit_list(spec: Spec, w: Working, rows: Rows, ops: Ops, item: Record, stamp: int, bench: Bench) -> int:
-    """Change a leaf or a tag with a long list; too few samples make it a bucket."""
+    """Change a leaf or a tag with a long list; too few samples make it a bucket.
+
+    As in a bucket, a single slot is taken out where it is: a copy of the list for each would soon fill memory.
+    """
     point = w.points[item.point]
     row = np.int64(point.owner)
     node, head = w.nodes[row], w.stats.head[row]
@@ -179,11 +191,17 @@ def visit_list(spec: Spec, w: Working, rows: Rows, ops: Ops, item: Record, stamp
     if (n <= spec.bucket or not sure) and node.list_at < 0:
         item.need = NEED_LISTS
         return WAIT
-    at = w.top[TOP_LIST]
+    in_memory, in_place = node.list_at >= 0, removed == 1 and added == 0
+    at = node.list_at if in_memory and in_place else w.top[TOP_LIST]
     slots = w.lists[at:]
-    if node.list_at >= 0:
-        copy(w.lists, node.list_at, head.n, slots, ZERO)
-        if edit_sorted(ops, item.start, item.end, slots, head.n) != n:
+    if in_memory:
+        if in_place:
+            slot = ops.slots[ops.order[item.start]]
+            left = take_out(slots, head.n, slot, place_in_order(slots, head.n, slot))
+        else:
+            copy(w.lists, node.list_at, head.n, slots, ZERO)
+            left = edit_sorted(ops, item.start, item.end, slots, head.n)
+        if left != n:
             return MISPLACED
         leaf = leaf and (sure or still_leaf(spec, rows, slots[:n]))
     was_tagged, parent, tree, path = node.kind == TAG, node.parent, node.tree, node.path
@@ -194,7 +212,7 @@ def visit_list(spec: Spec, w: Working, rows: Rows, ops: Ops, item: Record, stamp
         place = write_leaf(spec, w, n, totals) if leaf else NOT_A_LEAF
         make_bucket(spec, w, (tree, path, parent, item.point), slots[:n], place, stamp)
         return OVER
-    if node.list_at >= 0:
+    if in_memory and not in_place:
         node.list_at = at
         w.top[TOP_LIST] = at + n
     if not node.fresh:

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from dynfrsdb_engine.records import LEAF, SPLIT, TAG
+from dynfrsdb_engine.working import TOP_LIST
 from tests import naive
 from tests.engine.doors import split_stats
 from tests.engine.shelf import ShelvedForest
@@ -364,6 +365,23 @@ def test_a_leaf_crosses_between_bucket_and_long_list_at_exactly_b() -> None:
     assert (list(forest.shelf.buckets), list(forest.shelf.nodes), list(forest.shelf.lists)) == ([ROOT], [], [])
     assert_exact(forest)
     assert not forest.forest.tags().size, "it was a leaf all the time"
+
+
+def test_removals_from_a_tag_in_memory_take_no_more_memory() -> None:
+    samples = line(np.arange(40.0), [0, 1] * 20)
+    forest = planted(LINE, samples[:39], bucket=4)
+    forest.forest.load_below([ROOT])
+    while kinds(forest) != {1: TAG}:  # until a change of the root's split makes everything below it void
+        forest.change([min(forest.live)], [])
+    used, left = forest.forest.w.top[TOP_LIST], sorted(forest.live)
+
+    for id in (left[5], left[0], left[-1]):
+        forest.change([id], [])
+        assert kinds(forest) == {1: TAG}
+
+    assert forest.forest.w.top[TOP_LIST] == used
+    assert forest.shelf.lists[ROOT].tolist() == sorted(slot for slot, _ in forest.live.values())
+    assert_exact(forest)
 
 
 def test_a_split_crosses_between_bucket_and_node_at_exactly_b() -> None:
