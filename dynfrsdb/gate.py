@@ -8,8 +8,6 @@ starve a commit.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from threading import get_ident
 from types import TracebackType
 
@@ -20,7 +18,8 @@ class Gate:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._condition = threading.Condition(self._lock)
-        self._shared = _Shared(self)
+        self._shared, self._lone = _Shared(self), _Lone(self)
+        self._asleep = 0
         self._looking = 0
         self._waiting = 0
         self._alone: int | None = None
@@ -35,29 +34,55 @@ class Gate:
         """Look, together with others."""
         return self._shared
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
+    def alone(self) -> _Lone:
         """Change, with nobody else inside."""
-        mine = get_ident()
-        with self._condition:
-            if self._alone != mine:
-                self._waiting += 1
-                try:
-                    while self._alone is not None or self._looking:
-                        self._condition.wait()
-                finally:
-                    self._waiting -= 1
-                    self._condition.notify_all()  # if we were interrupted, those who made way for us may go on
-                self._alone = mine
-            self._depth += 1
+        return self._lone
+
+    def _sleep(self) -> None:
+        """Wait until somebody has left; for who holds the lock."""
+        self._asleep += 1
         try:
-            yield
+            self._condition.wait()
         finally:
-            with self._condition:
-                self._depth -= 1
-                if not self._depth:
-                    self._alone = None
-                    self._condition.notify_all()
+            self._asleep -= 1
+
+    def _wake(self) -> None:
+        """Let all who wait look again; for who holds the lock."""
+        if self._asleep:
+            self._condition.notify_all()
+
+
+class _Lone:
+    """A block in which nobody else is inside. Every change goes through it, so it is no generator."""
+
+    __slots__ = ("_gate",)
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+
+    def __enter__(self) -> None:
+        gate, mine = self._gate, get_ident()
+        with gate._lock:
+            if gate._alone != mine:
+                gate._waiting += 1
+                try:
+                    while gate._alone is not None or gate._looking:
+                        gate._sleep()
+                finally:
+                    gate._waiting -= 1
+                    gate._wake()  # if we were interrupted, those who made way for us may go on
+                gate._alone = mine
+            gate._depth += 1
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        gate = self._gate
+        with gate._lock:
+            gate._depth -= 1
+            if not gate._depth:
+                gate._alone = None
+                gate._wake()
 
 
 class _Shared:
@@ -73,7 +98,7 @@ class _Shared:
         if gate._alone != get_ident():
             with gate._lock:
                 while gate._alone is not None or gate._waiting:
-                    gate._condition.wait()
+                    gate._sleep()
                 gate._looking += 1
 
     def __exit__(
@@ -83,5 +108,5 @@ class _Shared:
         if gate._alone != get_ident():
             with gate._lock:
                 gate._looking -= 1
-                if gate._waiting and not gate._looking:
-                    gate._condition.notify_all()
+                if not gate._looking:
+                    gate._wake()

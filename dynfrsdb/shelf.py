@@ -143,6 +143,8 @@ def put_changed(session: WriteSession, growth: Growth) -> None:
 def edit_lists(session: WriteSession, wanted: Edits) -> None:
     """Take slots out of long lists and put slots in, rewriting only the chunks that change."""
     edits = wanted.edits
+    if not edits.size:
+        return
     keys: list[bytes] = wanted.keys.view(f"V{layout.BUCKET_KEY_BYTES}").ravel().tolist()
     near = session.snapshot.at_or_before("buckets", keys)
     touched: dict[bytes, array[int]] = {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from types import TracebackType
 
 import numpy as np
 import numpy.typing as npt
@@ -71,13 +72,27 @@ def read_rows(
     return X, y
 
 
-@contextmanager
-def in_words(path: object) -> Iterator[None]:
-    """Turn what the engine found damaged into an error that names the store and what to do."""
-    try:
-        yield
-    except (Damaged, BadRow) as found:
-        raise _said(path, found) from found
+def in_words(path: object) -> InWords:
+    """A block that turns what the engine finds damaged into an error that names the store and what to do."""
+    return InWords(path)
+
+
+class InWords:
+    """See `in_words`. Every change goes through several, so it is no generator."""
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: object) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, Damaged | BadRow):
+            raise _said(self._path, error) from error
 
 
 def _said(path: object, found: Damaged | BadRow) -> CorruptStore:

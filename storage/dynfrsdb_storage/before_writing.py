@@ -54,12 +54,14 @@ class BeforeWriting:
         self._guard = guard
         self.looked = Looked()
 
-    def look(self, known: Known, database: str, keys: Sequence[bytes], cuts: Iterable[tuple[bytes, bytes]]) -> None:
-        """Raise Unsound if putting sorted keys, or deleting (first, last) ranges, would change a page whose header is
-        bad. After a deletion a page may be joined with a neighbour."""
+    def unsure(self, known: Known, databases: Iterable[str]) -> list[str]:
+        """Those of which not all was looked at, in this transaction of LMDB's or not long before it."""
         self.looked.begin(known.transaction)
-        if self.looked.is_whole(database):
-            return
+        return [database for database in databases if not self.looked.is_whole(database)]
+
+    def look(self, known: Known, database: str, keys: Sequence[bytes], cuts: Iterable[tuple[bytes, bytes]]) -> None:
+        """Raise Unsound if putting sorted keys, or deleting (first, last) ranges, in a database that we are `unsure` of
+        would change a page whose header is bad. After a deletion a page may be joined with a neighbour."""
         cuts = [span for span in cuts if not self.looked.covers(database, *span)]
         unseen = self.looked.unseen(database, keys)
         if not cuts and not unseen:

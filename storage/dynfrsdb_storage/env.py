@@ -25,6 +25,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import lmdb
@@ -144,6 +145,29 @@ def abort(txn: lmdb.Transaction) -> None:
 def keep_for_ever(thing: object) -> None:
     """Make sure that `thing` is never deallocated: a child's garbage collector must not close its parent's env."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+
+
+class Translating:
+    """A block that turns LMDB's errors into ours, `but` those. Every change goes through several, so it is no
+    generator."""
+
+    __slots__ = ("_but", "_store")
+
+    def __init__(self, store: str, but: tuple[type[lmdb.Error], ...]) -> None:
+        self._store, self._but = store, but
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None or isinstance(error, self._but):
+            return
+        # py-lmdb makes a SystemError of an error that it meets while it puts a cursor back after a deletion.
+        found = error.__cause__ if isinstance(error, SystemError) else error
+        if isinstance(found, lmdb.Error):
+            raise translate(found, self._store) from error
 
 
 def translate(error: lmdb.Error, store: str) -> Error:

@@ -24,6 +24,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Protocol
 
 import lmdb
@@ -144,6 +145,8 @@ class Generation:
         A handle that writes looks less at trees, whose pages every commit replaces: a lost record of theirs is noticed
         by who follows their counts and stamps, and a writer may be stopped by LMDB.
         """
+        if database in _COUNTED and self._lets_pass(known, database):
+            return
         with self._guarded(database):
             if not (self.writable and database in _COUNTED) or self._guard.has_long(known, database):
                 self._guard.look(known, database, first, last)
@@ -151,7 +154,7 @@ class Generation:
     def look_for(self, known: Known, database: str, keys: Keys) -> None:
         """Before somebody gets values: raise if the length of a long one is damaged, or a branch on the way. Where none
         is long, a handle that writes looks at nothing: a short value cannot lead out of its page."""
-        if self.writable and known.long.get(database) is False:
+        if self._lets_pass(known, database):
             return
         with self._guarded(database):
             if not self.writable or self._guard.has_long(known, database):
@@ -159,6 +162,8 @@ class Generation:
 
     def look_around(self, known: Known, database: str, keys: Keys) -> None:
         """Like `look_for`, for who may take a neighbour of one of `keys`."""
+        if self._lets_pass(known, database):
+            return
         with self._guarded(database):
             for key in keys if not self.writable or self._guard.has_long(known, database) else ():
                 self._guard.look(known, database, key, key)
@@ -166,9 +171,9 @@ class Generation:
     def look_before_writing(self, known: Known, places: Places) -> None:
         """Before a write transaction: raise if what it will change would spread damage (guard.py)."""
         with self._guarding:
-            for database, (keys, cuts) in places.items():
+            for database in self._before_writing.unsure(known, places):
                 try:
-                    self._before_writing.look(known, database, keys, cuts)
+                    self._before_writing.look(known, database, *places[database])
                 except Unsound as error:
                     raise self._damaged(database, error) from error
 
@@ -189,13 +194,13 @@ class Generation:
             except Unsound as error:
                 raise damaged_free_list(self.store, str(error)) from error
 
-    @contextmanager
-    def _guarded(self, database: str) -> Iterator[None]:
-        with self._guarding:
-            try:
-                yield
-            except Unsound as error:
-                raise self._damaged(database, error) from error
+    def _lets_pass(self, known: Known, database: str) -> bool:
+        """Whether a handle that writes is known to need no look at a database, because it has no long values."""
+        return self.writable and known.long.get(database) is False
+
+    def _guarded(self, database: str) -> "_Guarded":
+        """A block that looks at pages; what is unsound there is raised as damage of a database."""
+        return _Guarded(self, database)
 
     def _damaged(self, database: str, error: Unsound) -> CorruptStore:
         return CorruptStore(
@@ -221,7 +226,7 @@ class Generation:
             return dict(self.env.info())
 
     def newest(self) -> int:
-        """LMDB's number of the newest commit. Every query asks, so this does without `translating`, a generator."""
+        """LMDB's number of the newest commit. Every query asks, so this does without `translating`."""
         with self.gate:
             try:
                 return int(self.env.info()["last_txnid"])
@@ -280,19 +285,9 @@ class Generation:
             self._guard.close()
             self.lease.release()
 
-    @contextmanager
-    def translating(self, *but: type[lmdb.Error]) -> Iterator[None]:
-        """Turn LMDB's errors into ours, `but` those."""
-        try:
-            yield
-        except lmdb.Error as error:
-            if isinstance(error, but):
-                raise
-            raise lmdb_env.translate(error, self.store) from error
-        except SystemError as error:  # what py-lmdb makes of an error while it puts a cursor back after a deletion
-            if not isinstance(error.__cause__, lmdb.Error):
-                raise
-            raise lmdb_env.translate(error.__cause__, self.store) from error
+    def translating(self, *but: type[lmdb.Error]) -> lmdb_env.Translating:
+        """A block that turns LMDB's errors into ours, `but` those."""
+        return lmdb_env.Translating(self.store, but)
 
     def _open(self, writable: bool, names: Iterable[str]) -> None:
         self._refuse_newer(check_length(self.directory / layout.DATA_FILE, self.store).transaction)
@@ -404,6 +399,25 @@ class Generation:
                 return list(self.snapshots)
             except RuntimeError:
                 continue  # one was closed by another thread while we looked
+
+
+class _Guarded:
+    """See `Generation._guarded`. Every change goes through several of these, so they are no generators."""
+
+    __slots__ = ("_database", "_generation")
+
+    def __init__(self, generation: Generation, database: str) -> None:
+        self._generation, self._database = generation, database
+
+    def __enter__(self) -> None:
+        self._generation._guarding.acquire()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._generation._guarding.release()
+        if isinstance(error, Unsound):
+            raise self._generation._damaged(self._database, error) from error
 
 
 def attach(store: str, directory: Path, lease: Lease, writable: bool) -> Generation:

@@ -30,6 +30,7 @@ import socket
 import threading
 import time
 import zlib
+from functools import cache
 from json.encoder import encode_basestring_ascii as quoted
 from pathlib import Path
 from typing import NamedTuple
@@ -145,8 +146,7 @@ class WriterLock:
         pair = _wait_for(store, time.monotonic() + timeout, _Pair.open(store) if files is None else files.take())
         try:
             before = _read(pair.lock, store, NOTHING_NOTED if files is None else files.noted)
-            host, purpose = _plain(socket.gethostname()), _plain(purpose)
-            here = before._replace(host=host, pid=os.getpid(), purpose=purpose, since=time.time())
+            here = before._replace(host=_host(), pid=os.getpid(), purpose=_plain(purpose), since=time.time())
             _write(pair.lock, here)
         except BaseException:
             pair.close()
@@ -292,7 +292,7 @@ def _open(store: Path, name: str, flags: int) -> int:
 def _still_there(descriptor: int, store: Path) -> bool:
     """Whether the file we locked is the one that others will lock."""
     try:
-        there = os.stat(os.path.join(store, LOCK_FILE))
+        there = os.stat(f"{store}/{LOCK_FILE}")
     except FileNotFoundError:
         return False
     return os.path.samestat(there, os.fstat(descriptor))
@@ -333,10 +333,18 @@ def _write(descriptor: int, holder: Holder) -> bytes:
 
 
 def _block(holder: Holder) -> bytes:
-    body = (_BODY % holder._replace(host=quoted(holder.host), purpose=quoted(holder.purpose))).encode()
+    acknowledged, free_at, free_list, host, pid, purpose, since = holder
+    body = (_BODY % (acknowledged, free_at, free_list, quoted(host), pid, quoted(purpose), since)).encode()
     return (b"%08x %s" % (zlib.crc32(body), body)).ljust(LOCK_BYTES - 1) + b"\n"
 
 
+@cache
+def _host() -> str:
+    """This machine, as the block names it."""
+    return _plain(socket.gethostname())
+
+
+@cache
 def _plain(text: str) -> str:
     """Text that keeps the block within its size."""
     return text.encode("ascii", "replace").decode()[:100].replace("\\", "/").replace('"', "'")

@@ -10,7 +10,7 @@ import lmdb
 
 from dynfrsdb_storage import layout
 from dynfrsdb_storage.before_writing import Places
-from dynfrsdb_storage.slots import Claim, Pending, insert_range
+from dynfrsdb_storage.slots import Claim, Pending, insert_ranges
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,10 +49,11 @@ class Planned:
         for key in self.cleared:
             txn.delete(key, db=databases["pending"])
         self.claim.apply(txn, databases["reserved"], self.written)
-        for start, count, _ in self.cleared.values():
-            insert_range(txn, databases["reserved"], start, count)
+        free = [(start, count) for start, count, _ in self.cleared.values()]
         if self.grown:
-            insert_range(txn, databases["reserved"], self.slots, self.grown)
+            free.append((self.slots, self.grown))
+        if free:
+            insert_ranges(txn, databases["reserved"], free)
         for name, (keys, values) in self.puts.items():
             with txn.cursor(db=databases[name]) as cursor:
                 cursor.putmulti(zip(keys, map(values.__getitem__, keys), strict=True))

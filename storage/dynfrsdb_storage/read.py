@@ -69,7 +69,7 @@ class Snapshot:
     @property
     def state(self) -> dict[str, Any]:
         """The store's counters."""
-        state: dict[str, Any] | None = None if self._ended else self.kept.get("state")
+        state: dict[str, Any] | None = None if self._ended else self._known.kept.get("state")
         if state is None:
             payload = self.get("meta", [layout.META_STATE])[0]
             if payload is None:

@@ -40,6 +40,8 @@ else:
 _SEEDS = {name: zlib.crc32(name.encode() + b"\0") for name in layout.DATABASES}
 _U32 = struct.Struct("<I")
 _PENDING = struct.Struct("<IQ")
+_INLINE = layout.INLINE_LIMIT - layout.CHECKSUM_BYTES
+"""Bytes of a payload that needs no pages of its own."""
 
 Payload: TypeAlias = bytes | memoryview
 Sealed: TypeAlias = "tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8], npt.NDArray[np.int64]]"
@@ -54,7 +56,8 @@ def seed(database: str) -> int:
 
 def pack(database: str, key: bytes, payload: Payload) -> bytes:
     """The value to store under `key` of `database`: checksum, payload, padding."""
-    return pack_many(database, [(key, payload)])[key]
+    data = payload if len(payload) <= _INLINE else _filled_up(payload)
+    return zlib.crc32(data, zlib.crc32(key, _SEEDS[database])).to_bytes(4, "little") + data
 
 
 def pack_many(database: str, pairs: Iterable[tuple[bytes, Payload]]) -> dict[bytes, bytes]:
@@ -62,11 +65,11 @@ def pack_many(database: str, pairs: Iterable[tuple[bytes, Payload]]) -> dict[byt
 
     As a dict, because thousands of pairs would have the garbage collector look through the whole process.
     """
-    seed, crc32, inline = _SEEDS[database], zlib.crc32, layout.INLINE_LIMIT - layout.CHECKSUM_BYTES
+    seed, crc32 = _SEEDS[database], zlib.crc32
     return {
         key: crc32(data, crc32(key, seed)).to_bytes(4, "little") + data
         for key, payload in pairs
-        for data in (payload if len(payload) <= inline else _filled_up(payload),)
+        for data in (payload if len(payload) <= _INLINE else _filled_up(payload),)
     }
 
 

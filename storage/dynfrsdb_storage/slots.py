@@ -17,7 +17,7 @@ raised it first). Whoever comes after a crash looks at the lowest `window` slots
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import lmdb
@@ -84,14 +84,14 @@ class Claim:
         """Take the `written` slots off the list of reserved ones; the others that we took stay on it."""
         if not self._begun:
             return
-        unwritten = [np.empty(0, np.uint32)]
+        unwritten, left = [np.empty(0, np.uint32)], list[Range]()
         for start, used, count in self._uses():
             txn.delete(layout.reserved_key(start), db=database)
             unwritten.append(np.arange(start, start + used, dtype=np.uint32))
             if used < count:
-                insert_range(txn, database, start + used, count - used)
-        for start, count in ranges_of(np.setdiff1d(np.concatenate(unwritten), written)):
-            insert_range(txn, database, start, count)
+                left.append((start + used, count - used))
+        left += ranges_of(np.setdiff1d(np.concatenate(unwritten), written))
+        insert_ranges(txn, database, left)
 
     def _uses(self) -> Iterator[tuple[int, int, int]]:
         """The (start, slots used, slots in it) of each range we have begun; all but the last are used up."""
@@ -124,22 +124,31 @@ def pending_ranges(snapshot: Snapshot) -> dict[bytes, Pending]:
     }
 
 
-def insert_range(txn: lmdb.Transaction, database: Any, start: int, count: int) -> None:
-    """Put a range onto the list of reserved ones, joining it with its neighbours so that the list stays short."""
+def insert_ranges(txn: lmdb.Transaction, database: Any, ranges: Iterable[Range]) -> None:
+    """Put ranges onto the list of reserved ones, joining them with their neighbours so that the list stays short."""
     with txn.cursor(db=database) as cursor:
-        behind = cursor.set_range(layout.reserved_key(start))
-        if behind and cursor.key() == layout.reserved_key(start + count):
-            count += records.parse_count(bytes(cursor.value())[layout.CHECKSUM_BYTES :])
-            cursor.delete()
-            behind = bool(cursor.key())
-        before = cursor.prev() if behind else cursor.last()
-        if before:
-            previous = int.from_bytes(cursor.key(), "big")
-            length = records.parse_count(bytes(cursor.value())[layout.CHECKSUM_BYTES :])
-            if previous + length == start:
-                start, count = previous, count + length
+        for start, count in ranges:
+            _insert_range(cursor, start, count)
+
+
+def _insert_range(cursor: lmdb.Cursor, start: int, count: int) -> None:
+    behind = cursor.set_range(layout.reserved_key(start))
+    if behind and cursor.key() == layout.reserved_key(start + count):
+        count += _count_at(cursor)
+        cursor.delete()
+        behind = bool(cursor.key())
+    before = cursor.prev() if behind else cursor.last()
+    if before:
+        previous, length = int.from_bytes(cursor.key(), "big"), _count_at(cursor)
+        if previous + length == start:
+            start, count = previous, count + length
     key = layout.reserved_key(start)
-    txn.put(key, records.pack("reserved", key, records.count_payload(count)), db=database)
+    cursor.put(key, records.pack("reserved", key, records.count_payload(count)))
+
+
+def _count_at(cursor: lmdb.Cursor) -> int:
+    """How many slots the range under a cursor of `reserved` holds."""
+    return records.parse_count(bytes(cursor.value())[layout.CHECKSUM_BYTES :])
 
 
 def clean_window(snapshot: Snapshot, rows: RowWriter) -> int:

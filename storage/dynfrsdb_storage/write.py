@@ -44,7 +44,7 @@ from dynfrsdb_storage.read import Snapshot
 from dynfrsdb_storage.rehearsal import Rehearsal
 from dynfrsdb_storage.retire import retire_unfinished
 from dynfrsdb_storage.rows import ranges_of
-from dynfrsdb_storage.slots import Claim, Pending, clean_window, insert_range, pending_ranges
+from dynfrsdb_storage.slots import Claim, Pending, clean_window, insert_ranges, pending_ranges
 
 if TYPE_CHECKING:
     import numpy as np
@@ -313,7 +313,7 @@ class WriteSession:
 
         def apply(txn: lmdb.Transaction) -> None:
             if grown:
-                insert_range(txn, self._generation.databases["reserved"], before["slots"], grown)
+                insert_ranges(txn, self._generation.databases["reserved"], [(before["slots"], grown)])
             value = records.pack("meta", layout.META_STATE, records.frame(after))
             txn.put(layout.META_STATE, value, db=self._generation.databases["meta"])
 
