@@ -36,9 +36,11 @@ from dynfrsdb_storage.disk import keep_allocated, lengthen
 from dynfrsdb_storage.erasing import Erasing
 from dynfrsdb_storage.errors import CorruptStore
 from dynfrsdb_storage.failpoints import failpoint
+from dynfrsdb_storage.freelist import FreeList, FreeListReader
 from dynfrsdb_storage.guard import Guard, Keys, Known
 from dynfrsdb_storage.locks import Lease
 from dynfrsdb_storage.pages import check_length
+from dynfrsdb_storage.room import Room
 from dynfrsdb_storage.rows import RowFile, RowWriter
 from dynfrsdb_storage.treepages import Unsound
 
@@ -87,6 +89,8 @@ class Generation:
         self._newest_known: Known | None = None
         self._guard = Guard(directory / layout.DATA_FILE)
         self._before_writing = BeforeWriting(self._guard)
+        self._free_list = FreeListReader(self._guard)
+        self._room = Room()
         try:
             self._open(writable, ("meta",))
         except BaseException:
@@ -186,11 +190,11 @@ class Generation:
         with self._guarded(database):
             return self._guard.count(known, database)
 
-    def free_list(self, known: Known) -> int:
-        """The checksum of LMDB's list of free pages."""
+    def free_list(self, known: Known) -> FreeList:
+        """LMDB's list of free pages."""
         with self._guarding:
             try:
-                return self._guard.free_list(known, counting=not self.has_looked(known))
+                return self._free_list.read(known, trusting=self.has_looked(known))
             except Unsound as error:
                 raise damaged_free_list(self.store, str(error)) from error
 
@@ -242,16 +246,27 @@ class Generation:
         used = sum(stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"] for stat in stats)
         return int(last_page + 1 - 2 - used)
 
-    def keep_allocated(self, end: int) -> None:
-        """See to it that some 64 MB behind `end`, where the last page of data.mdb ends, belong to it, and that the file
-        reaches some way behind that page. Asks the disk only when that may not be so any more; a full one again with
-        the next commit, because it may have room then."""
-        if end + layout.TAIL_BYTES // 2 > self._length:
-            self._length = lengthen(self.directory / layout.DATA_FILE, end)
-        if end + layout.KEEP_ALLOCATED // 2 > self._allocated_to and keep_allocated(
-            self.directory / layout.DATA_FILE, end, layout.KEEP_ALLOCATED
+    def room_for(self, known: Known, writes: int) -> int:
+        """How many free pages in a row LMDB should be asked for, before a commit that writes up to `writes` pages."""
+        free, pages = self.free_list(known), known.last_page + 1
+        asked = self._room.wanted(free, pages - free.pages, writes, lambda: self._oldest(known))
+        self.keep_allocated(known.end, asked * layout.PAGE_BYTES)
+        return asked if known.end + asked * layout.PAGE_BYTES <= self._allocated_to else 0
+
+    def _oldest(self, known: Known) -> int:
+        """The transaction that the oldest reader looks at."""
+        return min((number for _, number in self.readers()), default=known.transaction)
+
+    def keep_allocated(self, end: int, more: int = 0) -> None:
+        """See to it that `more` and some 64 MB behind `end`, where the last page of data.mdb ends, belong to it, and
+        that the file reaches some way behind `more`. Asks the disk only when that may not be so any more; a full one
+        again with the next commit, because it may have room then."""
+        if end + more + layout.TAIL_BYTES // 2 > self._length:
+            self._length = lengthen(self.directory / layout.DATA_FILE, end + more)
+        if end + more + layout.KEEP_ALLOCATED // 2 > self._allocated_to and keep_allocated(
+            self.directory / layout.DATA_FILE, end, more + layout.KEEP_ALLOCATED
         ):
-            self._allocated_to = end + layout.KEEP_ALLOCATED
+            self._allocated_to = end + more + layout.KEEP_ALLOCATED
 
     def make_writable(self) -> None:
         """Reopen a read-only env for writing; if that may not be, it stays as it is."""

@@ -29,7 +29,6 @@ import os
 import resource
 import struct
 import time
-import zlib
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -67,7 +66,7 @@ else:
 
 _META = struct.Struct("<IIQQ48s48sQQ")
 _TREE = struct.Struct("<IHHQQQQQ")
-_NO_PAGE = 0xFFFFFFFFFFFFFFFF
+NO_PAGE = 0xFFFFFFFFFFFFFFFF
 _WHOSE = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)
 _METAS = 2
 _MANY = 64
@@ -119,6 +118,11 @@ class Known:
     """What snapshots of this transaction found out, for each other."""
     since: float = field(default_factory=time.monotonic)
 
+    @property
+    def end(self) -> int:
+        """Where the last page ends."""
+        return (self.last_page + 1) * PAGE_BYTES
+
     def doubt(self) -> None:
         """Believe nothing for long: forget what was looked at more than a minute ago."""
         if time.monotonic() >= self.since + looked.TRUSTED:
@@ -152,7 +156,7 @@ class Guard:
     def tree(self, known: Known, database: str) -> Tree | None:
         """A database; None if there is none of this name, or nothing in it."""
         tree = self._trees_of(known).get(database.encode())
-        return None if tree is None or tree.root == _NO_PAGE else tree
+        return None if tree is None or tree.root == NO_PAGE else tree
 
     def look(self, known: Known, database: str, first: bytes, last: bytes | None) -> None:
         """Raise Unsound if a walk from before `first` to behind `last` (None: to the end) meets a bad page."""
@@ -166,7 +170,7 @@ class Guard:
         if tree is None:
             return None
         number, _ = self._way_down(known, tree, key, tree.depth - 1)
-        page = self._page(number, known.last_page)
+        page = self.page(number, known.last_page)
         found = (page[at : at + size] for at, its, size, flags in records_of(page, number) if its == key and not flags)
         return next(found, None)
 
@@ -217,7 +221,7 @@ class Guard:
         """Look at the records of `keys`, each in its leaf, and at the pages of those that are long."""
         long = []
         for number, key in zip(leaves, keys, strict=True):
-            found = value_of(self._page(number, known.last_page), number, key)
+            found = value_of(self.page(number, known.last_page), number, key)
             if found is not None:
                 long.append((number, *found))
         if known.from_disk:
@@ -239,37 +243,16 @@ class Guard:
         level = [tree.root]
         for _ in range(tree.depth - 1):
             level = [child for number in level for child in self.branch_at(known, number, EVERYTHING)[1]]
-        headers = (self._page(number, known.last_page, PAGE_HEADER) for number in level)
+        headers = (self.page(number, known.last_page, PAGE_HEADER) for number in level)
         return sum((HEADER.unpack(header)[3] - PAGE_HEADER) // 2 for header in headers), tree.records
 
-    def free_list(self, known: Known, counting: bool = True) -> int:
-        """The checksum of the list of free pages; raises Unsound if one of its own pages is bad or, when `counting`, if
-        there cannot be as many pages as LMDB's meta page says."""
-        check = free = 0
-        waiting, seen = [known.free_root] if known.free_root != _NO_PAGE else [], set[int]()
-        while waiting:
-            number = waiting.pop()
-            if number in seen:  # or a branch that leads back to itself would never come to an end
-                raise Unsound(f"page {number} has two places")
-            seen.add(number)
-            page = self._page(number, known.last_page)
-            check = zlib.crc32(page, check)
-            if page[10] & BRANCH:
-                waiting += children_of(page, number)[1]
-                continue
-            for at, _, size, flags in records_of(page, number):
-                if flags & LONG_VALUE:
-                    there = number_at(page, at)
-                    self._look_at_long(known, number, there, size)
-                    value = os.pread(self._descriptor, PAGE_HEADER + size, there * PAGE_BYTES)
-                    check, free = zlib.crc32(value, check), free + number_at(value, PAGE_HEADER)
-                else:
-                    free += number_at(page, at)
-        if counting:
-            self._look_at_number(known, free)
-        return check
+    def long_value(self, known: Known, number: int, there: int, size: int) -> bytes:
+        """A value from page `there` on that a record of page `number` refers to, behind the header of its first page;
+        raises Unsound if it does not have the pages that it should."""
+        self._look_at_long(known, number, there, size)
+        return os.pread(self._descriptor, PAGE_HEADER + size, there * PAGE_BYTES)
 
-    def _look_at_number(self, known: Known, free: int) -> None:
+    def look_at_number_of_pages(self, known: Known, free: int) -> None:
         """Refuse a last page that cannot be the last one, because each page is in use or free: LMDB would write its
         next pages on some that are in use, or far behind them all."""
         trees = self._trees_of(known).values()
@@ -314,7 +297,7 @@ class Guard:
         """A branch of which only the header was looked at."""
         page = known.pages.get(number)
         if page is None:
-            page = known.pages[number] = self._page(number, known.last_page)
+            page = known.pages[number] = self.page(number, known.last_page)
             if not page[10] & BRANCH:
                 raise Unsound(f"page {number} is no branch")
         return page
@@ -382,7 +365,7 @@ class Guard:
     def _main_page(self, known: Known) -> bytes:
         """The page that names all sub-databases."""
         if not known.main_page:
-            page = self._page(known.main_root, known.last_page)
+            page = self.page(known.main_root, known.last_page)
             if not page[10] & LEAF:
                 raise Unsound(f"page {known.main_root} is no leaf")
             known.main_page = page
@@ -413,7 +396,7 @@ class Guard:
         return keys, children
 
     def _branch(self, known: Known, number: int) -> Branch:
-        page = self._page(number, known.last_page)
+        page = self.page(number, known.last_page)
         if not page[10] & BRANCH:
             raise Unsound(f"page {number} is no branch")
         keys, children = children_of(page, number)
@@ -421,7 +404,7 @@ class Guard:
         return keys, children
 
     def _leaf(self, known: Known, number: int) -> tuple[bytes, bytes]:
-        page = self._page(number, known.last_page)
+        page = self.page(number, known.last_page)
         if not page[10] & LEAF:
             raise Unsound(f"page {number} is no leaf")
         keys = []
@@ -441,7 +424,7 @@ class Guard:
         if (own, flags, low | high << 16) != (there, LONG, pages):
             raise Unsound(f"a record of page {number} is not as long as its pages")
 
-    def _page(self, number: int, last_page: int, size: int = PAGE_BYTES) -> bytes:
+    def page(self, number: int, last_page: int, size: int = PAGE_BYTES) -> bytes:
         """The first `size` bytes of a tree page, if its header can be right."""
         page = os.pread(self._descriptor, size, number * PAGE_BYTES) if number <= last_page else b""
         if len(page) < size:

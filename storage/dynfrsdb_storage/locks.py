@@ -3,7 +3,7 @@
 **LOCK** is one 512-byte block in the store's directory. Whoever writes holds an exclusive `flock` on it for the whole
 transaction, and puts into the block who it is and, after each durable commit, the number of that commit:
 
-    5f0c1a2b {"acknowledged": 17, "free_at": 18, "free_list": 911, "host": "a", "pid": 4711, "purpose": "add", ...}
+    5f0c1a2b {"acknowledged": 17, "free_at": 18, "free_sum": 911, "host": "a", "pid": 4711, "purpose": "add", ...}
 
 The number outlives the lock. A store whose newest commit is older than it was rolled back (an old copy of the data
 put in place of the newer one) and is refused. Pid 0 means that the last holder left in good order; any other pid in a
@@ -38,7 +38,7 @@ from typing import NamedTuple
 from dynfrsdb_storage.errors import CorruptStore, Locked, ReadOnly
 from dynfrsdb_storage.layout import CURRENT_FILE, LOCK_BYTES, LOCK_FILE
 
-_BODY = '{"acknowledged": %d, "free_at": %d, "free_list": %d, "host": %s, "pid": %d, "purpose": %s, "since": %r}'
+_BODY = '{"acknowledged": %d, "free_at": %d, "free_sum": %d, "host": %s, "pid": %d, "purpose": %s, "since": %r}'
 """A holder as JSON, its texts as JSON already: LOCK is written three times with every commit."""
 _POLL = 0.0005
 _POLL_MOST = 0.01
@@ -51,12 +51,12 @@ that, so that the child knows every descriptor it has to close."""
 
 
 class Holder(NamedTuple):
-    """What the lock block says: the last acknowledged commit, the checksum of LMDB's free list and as of when, and
-    who holds (or last held) the lock."""
+    """What the lock block says: the last acknowledged commit, the checksums of LMDB's free list, added up, and as of
+    when, and who holds (or last held) the lock."""
 
     acknowledged: int = 0
     free_at: int = 0
-    free_list: int = 0
+    free_sum: int = 0
     host: str = ""
     pid: int = 0
     purpose: str = ""
@@ -158,16 +158,16 @@ class WriterLock:
         """The number of the last commit that was acknowledged."""
         return self._holder.acknowledged
 
-    def acknowledge(self, commit: int, free_at: int = 0, free_list: int = 0) -> None:
+    def acknowledge(self, commit: int, free_at: int = 0, free_sum: int = 0) -> None:
         """Note that `commit` is durable: from now on an older store is a rolled back one. And for the next writer, the
         checksum of LMDB's free list at the place of a snapshot, if it is known."""
         assert self._pair is not None
-        self._holder = self._holder._replace(acknowledged=commit, free_at=free_at, free_list=free_list)
+        self._holder = self._holder._replace(acknowledged=commit, free_at=free_at, free_sum=free_sum)
         _write(self._pair.lock, self._holder)
 
-    def free_list(self, place: int) -> int | None:
+    def free_sum(self, place: int) -> int | None:
         """The checksum of LMDB's free list at the `place` of a snapshot, if it was noted for that one."""
-        return self._holder.free_list if self._holder.free_at == place else None
+        return self._holder.free_sum if self._holder.free_at == place else None
 
     def release(self, in_order: bool) -> None:
         """Give the lock back; not `in_order` leaves our pid in the block, so that the next writer cleans up."""
@@ -317,7 +317,7 @@ def _read(descriptor: int, store: Path, noted: Noted = NOTHING_NOTED) -> Holder:
             return Holder()
         check, _, body = raw.rstrip().partition(b" ")
         if check == b"%08x" % zlib.crc32(body):
-            return Holder(**json.loads(body))
+            return Holder(**{name: value for name, value in json.loads(body).items() if name in Holder._fields})
         time.sleep(0.001)
     raise CorruptStore(
         f"the file LOCK of '{store}' is damaged; if no process is writing the store and its data is not an old copy, "
@@ -333,8 +333,8 @@ def _write(descriptor: int, holder: Holder) -> bytes:
 
 
 def _block(holder: Holder) -> bytes:
-    acknowledged, free_at, free_list, host, pid, purpose, since = holder
-    body = (_BODY % (acknowledged, free_at, free_list, quoted(host), pid, quoted(purpose), since)).encode()
+    acknowledged, free_at, free_sum, host, pid, purpose, since = holder
+    body = (_BODY % (acknowledged, free_at, free_sum, quoted(host), pid, quoted(purpose), since)).encode()
     return (b"%08x %s" % (zlib.crc32(body), body)).ljust(LOCK_BYTES - 1) + b"\n"
 
 

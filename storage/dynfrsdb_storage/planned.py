@@ -10,6 +10,7 @@ import lmdb
 
 from dynfrsdb_storage import layout
 from dynfrsdb_storage.before_writing import Places
+from dynfrsdb_storage.room import ask_for
 from dynfrsdb_storage.slots import Claim, Pending, insert_ranges
 
 if TYPE_CHECKING:
@@ -42,8 +43,15 @@ class Planned:
     grown: int
     """How many it has gained at its end."""
 
-    def apply(self, txn: lmdb.Transaction, databases: dict[str, Any]) -> None:
-        """Do all of it in a transaction; deletes come before puts."""
+    @property
+    def writes(self) -> int:
+        """Up to how many leaves of LMDB's it changes, or about that: whole ranges count as one."""
+        return sum(len(keys) for keys, _ in self.puts.values()) + sum(map(len, self.cuts.values()))
+
+    def apply(self, txn: lmdb.Transaction, databases: dict[str, Any], room: int = 0) -> None:
+        """Do all of it in a transaction, after `room` free pages in a row were asked for; deletes come before puts."""
+        if room:
+            ask_for(txn, databases["meta"], room)
         for name, ranges in self.cuts.items():
             _delete(txn, databases[name], sorted(ranges), self.puts[name][1] if name in self.puts else ())
         for key in self.cleared:

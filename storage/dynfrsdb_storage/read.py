@@ -100,7 +100,7 @@ class Snapshot:
     @property
     def end(self) -> int:
         """Where the last page of data.mdb ends."""
-        return (self._known.last_page + 1) * layout.PAGE_BYTES
+        return self._known.end
 
     @property
     def ended(self) -> bool:
@@ -266,9 +266,13 @@ class Snapshot:
         """Raise if a write to these places would meet a page that must not be written on."""
         self.generation.look_before_writing(self._known, places)
 
-    def free_list(self) -> int:
+    def free_sum(self) -> int:
         """The checksum of LMDB's list of free pages."""
-        return self.generation.free_list(self._known)
+        return self.generation.free_list(self._known).check
+
+    def room_for(self, writes: int) -> int:
+        """How many free pages in a row LMDB should be asked for, before a commit that writes up to `writes` pages."""
+        return self.generation.room_for(self._known, writes)
 
     def roots(self) -> records.Roots:
         """The (stamps, n, tags) of all trees' roots."""

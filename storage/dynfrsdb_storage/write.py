@@ -74,7 +74,7 @@ class WriteSession:
             self.snapshot = Snapshot(self._generation, self._store.loads)
             if self.snapshot.commit < self._lock.acknowledged:
                 raise rolled_back(str(self._store.path), self.snapshot.commit, self._lock.acknowledged)
-            self._refuse_damaged_free_list(self._lock.free_list(self.snapshot.place))
+            self._refuse_damaged_free_list(self._lock.free_sum(self.snapshot.place))
             self._rows = self._generation.row_writer()
             self._generation.keep_allocated(self.snapshot.end)
             self._pending: dict[bytes, Pending] = {}
@@ -206,7 +206,8 @@ class WriteSession:
         self.snapshot.look_before_writing(plan.places())
         if len(plan.written) or plan.grown:
             self._sync_rows()
-        self._make_durable(lambda txn: plan.apply(txn, self._generation.databases), plan.state, rows_go_live=True)
+        room = self.snapshot.room_for(plan.writes)
+        self._make_durable(lambda txn: plan.apply(txn, self._generation.databases, room), plan.state, rows_go_live=True)
         for key in plan.cleared:
             del self._pending[key]
         self._generation.erasing.forget(plan.cleared)
@@ -344,20 +345,20 @@ class WriteSession:
     def _acknowledge(self, state: dict[str, Any]) -> None:
         """Move to the commit that was just made, and note in LOCK that it is durable, whatever else goes wrong."""
         assert self._lock is not None
-        free_at = free_list = 0
+        free_at = free_sum = 0
         try:
             self.snapshot.renew(state)
             with suppress(CorruptStore):  # the change stands; the next session says what is wrong
-                free_at, free_list = self.snapshot.place, self.snapshot.free_list()
+                free_at, free_sum = self.snapshot.place, self.snapshot.free_sum()
         finally:
-            self._lock.acknowledge(state["commit"], free_at, free_list)
+            self._lock.acknowledge(state["commit"], free_at, free_sum)
 
     def _doubt(self, committing: bool) -> None:
         self._in_doubt = committing
 
     def _refuse_damaged_free_list(self, noted: int | None) -> None:
         """Raise if LMDB's list of free pages is not as the last writer left it: LMDB would overwrite what is on it."""
-        if not self.snapshot.has_looked and self.snapshot.free_list() != noted and noted is not None:
+        if not self.snapshot.has_looked and self.snapshot.free_sum() != noted and noted is not None:
             raise damaged_free_list(str(self._store.path), "it is not as the last writer left it")
 
     def _sync_rows(self) -> None:

@@ -231,7 +231,7 @@ def test_keys_of_a_branch_that_lead_back_are_refused(tmp_path: Path, monkeypatch
             tree = guard.tree(known, "nodes")
             assert tree is not None
             assert tree.depth == 2
-            number, page = tree.root, guard._page(tree.root, known.last_page)
+            number, page = tree.root, guard.page(tree.root, known.last_page)
     nodes = offsets_of(page, number)
 
     def look() -> None:

@@ -92,24 +92,26 @@ def test_the_free_list_is_noted_by_each_commit_and_held_against_it(tmp_path: Pat
 def test_a_long_free_list_is_sound_whatever_the_bytes_of_its_numbers(tmp_path: Path) -> None:
     """Its keys are numbers, lowest byte first: 256 comes behind 255."""
     path = new_store(tmp_path / "people.forest", people=2000)
-    with Store.open(path, writable=True) as store, store.snapshot():  # which lets the list grow
-        for i in range(300):
-            remove(store, [i])
-    with Store.open(path, writable=True) as store:
-        with store.snapshot() as snapshot:
-            assert read_kind(path, snapshot._known.free_root) == BRANCH
-            assert snapshot.transaction > 256
-        remove(store, [300])
-        assert 300 not in living(store)
+    with Store.open(path, writable=False) as reader, reader.snapshot():  # which lets the list grow
+        with Store.open(path, writable=True) as store:
+            for i in range(300):
+                remove(store, [i])
+        with Store.open(path, writable=True) as store:
+            with store.snapshot() as snapshot:
+                assert read_kind(path, snapshot._known.free_root) == BRANCH
+                assert snapshot.transaction > 256
+            remove(store, [300])
+            assert 300 not in living(store)
 
 
 def test_a_free_list_that_leads_back_to_itself_comes_to_an_end(tmp_path: Path) -> None:
     path = new_store(tmp_path / "people.forest", people=2000)
-    with Store.open(path, writable=True) as store, store.snapshot():  # which lets the list grow
-        for i in range(120):
-            remove(store, [i])
-    with Store.open(path, writable=False) as store, store.snapshot() as snapshot:
-        root = snapshot._known.free_root
+    with Store.open(path, writable=False) as reader, reader.snapshot():  # which lets the list grow
+        with Store.open(path, writable=True) as store:
+            for i in range(120):
+                remove(store, [i])
+        with reader.snapshot() as snapshot:
+            root = snapshot._known.free_root
     assert read_kind(path, root) == BRANCH
     with open(path / "gen-0001/data.mdb", "r+b", buffering=0) as file:
         at = root * layout.PAGE_BYTES
