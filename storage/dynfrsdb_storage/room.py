@@ -18,8 +18,9 @@ So a value that is put and deleted again in the same transaction, and never writ
     as long as the longest row that is free    the list is put in order, the file stays as it is
     longer than that                           the file grows, too
 
-How much room: three pages for each in use, 32 MB at most. The blocks are asked of the disk first; if it has none, the
-store goes on as it is.
+How much room: two pages for each in use, 32 MB at most, and 8 MB more of it at a time. The blocks are asked of the
+disk first; if it has none, the store goes on as it is. To ask takes LMDB some milliseconds, so only a process that
+commits again and again does it.
 
 Nothing depends on any of this but time.
 """
@@ -38,10 +39,14 @@ if TYPE_CHECKING:
 else:
     from dynfrsdb_storage import lazynumpy as np
 
-PER_PAGE = 3
+PER_PAGE = 2
 """Free pages for each page in use."""
 MOST = (32 << 20) // PAGE_BYTES
 """Pages of room that a store has at most."""
+STEP = (8 << 20) // PAGE_BYTES
+"""Pages of room that are made at once: LMDB takes memory for them, and for a moment."""
+PATIENCE = 16
+"""Commits of a process before it asks for anything: a single one would not get back what that costs."""
 _ENOUGH = 3 / 4
 """Part of the room that must be there, or it is made anew."""
 _IN_ORDER = 4
@@ -58,6 +63,7 @@ class Room:
     """What one process knows of the room in one file."""
 
     def __init__(self) -> None:
+        self._commits = 0
         self._ordered_to = -1
         """The last transaction whose free pages were in the list when it was put in order."""
 
@@ -66,8 +72,9 @@ class Room:
 
         `used` is the number of pages in use; `oldest` says which transaction the oldest reader looks at.
         """
+        self._commits += 1
         writes = min(writes, used)
-        if self._left(free) >= writes:
+        if self._commits < PATIENCE or self._left(free) >= writes:
             return 0
         reader = oldest()
         usable = list(takewhile(lambda record: record.transaction < reader, free.records))
@@ -78,7 +85,7 @@ class Room:
         there, goal = free.pages, min(PER_PAGE * used, MOST)
         if in_order or there > _TOO_LONG:
             return 0
-        return goal - there if there < goal * _ENOUGH else _longest(_numbers(usable))
+        return min(goal - there, STEP) if there < goal * _ENOUGH else _longest(_numbers(usable))
 
     def _left(self, free: FreeList) -> int:
         """Pages that are still free of those that were put in order."""
