@@ -12,15 +12,16 @@ what was left free meanwhile. By then most of what it wrote on the way was repla
 
 LMDB has no such wish to ask for, but two habits. Asked for a value of many pages, it searches its list for that many in
 a row. While it does, it takes record after record into one sorted list, and that is what it keeps when the transaction
-ends: all that was free, in order. And if there are not enough in a row, it takes new pages at the end of the file.
-So a value that is put and deleted again in the same transaction, and never written, makes room or puts it in order:
+ends: free pages in order. And if it finds no such row anywhere, it takes new pages at the end of the file. So a value
+that is put and deleted again in the same transaction, and never written, makes room or puts it in order:
 
-    as long as the longest row that is free    the list is put in order, the file stays as it is
-    longer than that                           the file grows, too
+    much longer than the longest row    the list is put in order, and the file grows
+    a little longer                     the same, and the file grows by that much only
+    a little shorter                    the list is put in order up to where that row is whole; the file stays as it is
 
-How much room: two pages for each in use, 32 MB at most, and 8 MB more of it at a time. The blocks are asked of the
-disk first; if it has none, the store goes on as it is. To ask takes LMDB some milliseconds, so only a process that
-commits again and again does it.
+How much room: two pages for each in use, 32 MB at most, 8 MB of it at a time; and half as much again, little by little,
+until the file stays as it is. The blocks are asked of the disk first; if it has none, the store goes on without. To ask
+takes LMDB some milliseconds, so only a process that commits again and again does it.
 
 Nothing depends on any of this but time.
 """
@@ -42,17 +43,19 @@ else:
 PER_PAGE = 2
 """Free pages for each page in use."""
 MOST = (32 << 20) // PAGE_BYTES
-"""Pages of room that a store has at most."""
+"""Free pages that are made at most."""
 STEP = (8 << 20) // PAGE_BYTES
 """Pages of room that are made at once: LMDB takes memory for them, and for a moment."""
 PATIENCE = 16
 """Commits of a process before it asks for anything: a single one would not get back what that costs."""
-_ENOUGH = 3 / 4
-"""Part of the room that must be there, or it is made anew."""
+_ENOUGH, _PLENTY = 3 / 4, 3 / 2
+"""How much of the room must be there, or more is made; and how much there may be, and still be a little more."""
 _IN_ORDER = 4
 """Pages in a row, on average, with which a commit is content."""
 _TOO_LONG = 8 * MOST
 """Free pages from which on the list is left as it is: it would take too long to write."""
+_TAKEN_BEFORE = 4
+"""Single pages that LMDB takes, maybe out of the longest row, before it searches for a row."""
 _KEY = b"room"
 """Of the value that is put and deleted; no record has it."""
 
@@ -82,10 +85,15 @@ class Room:
         in_order = _are_in_order(next_ones, writes)
         taken = next_ones if in_order else usable
         self._ordered_to = taken[-1].transaction if taken else -1
-        there, goal = free.pages, min(PER_PAGE * used, MOST)
-        if in_order or there > _TOO_LONG:
+        if in_order or free.pages > _TOO_LONG:
             return 0
-        return min(goal - there, STEP) if there < goal * _ENOUGH else _longest(_numbers(usable))
+        goal = min(PER_PAGE * used, MOST)
+        if free.pages < _ENOUGH * goal:
+            return min(goal - free.pages, STEP)
+        longest = _longest_row(_numbers(usable))
+        if free.pages + longest < _PLENTY * goal:
+            return longest + _TAKEN_BEFORE
+        return max(longest - _TAKEN_BEFORE, 0)
 
     def _left(self, free: FreeList) -> int:
         """Pages that are still free of those that were put in order."""
@@ -111,11 +119,10 @@ def _are_in_order(records: list[Free], writes: int) -> bool:
     return pages.size >= max(writes, _IN_ORDER * rows)
 
 
-def _longest(pages: Numbers) -> int:
-    """The longest row; 0 if no two pages are neighbours."""
+def _longest_row(pages: Numbers) -> int:
+    """How many pages the longest row has."""
     ends = np.flatnonzero(np.diff(pages) != 1)
-    longest = int(np.diff(ends, prepend=-1, append=pages.size - 1).max())
-    return longest if longest > 1 else 0
+    return int(np.diff(ends, prepend=-1, append=pages.size - 1).max())
 
 
 def _numbers(records: list[Free]) -> Numbers:
