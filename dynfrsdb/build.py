@@ -116,10 +116,19 @@ def _fill(builder: Builder, settings: Settings, training: Training, report: Prog
         _write_rows(builder, training, report)
         key, words, size = Secrets(settings).key_of_samples, builder.rows.words, 16 + 4 * settings.n_features
         hashed = [beside.submit(sum_of_hashes, key, words[part], size) for part in _parts(training.ids.size)]
-        synced = beside.submit(builder.sync_rows) if threads() > 1 else None
-        write_trees(builder, spec, found.result(), report, meanwhile=lambda: _write_index(builder, training))
-        if synced is not None:
-            synced.result()  # or its error would be lost: the disk tells of a write that failed only once
+        synced: list[Future[None]] = []
+
+        def sync(act: Callable[[], None]) -> None:
+            if threads() > 1:
+                synced.append(beside.submit(act))
+
+        def write_index() -> None:
+            _write_index(builder, training)
+
+        sync(builder.sync_rows)
+        write_trees(builder, spec, found.result(), report, write_index, lambda: sync(builder.sync_records))
+        for done in synced:
+            done.result()  # or its error would be lost: the disk tells of a write that failed only once
         digest = (sum(part.result() for part in hashed) % MODULUS).to_bytes(HASH_BYTES, "little")
     builder.state["digest"] = digest
     builder.append_ledger(
@@ -158,9 +167,10 @@ def write_trees(
     homes: Occupants,
     report: Progress,
     meanwhile: Callable[[], None] = lambda: None,
+    halfway: Callable[[], None] = lambda: None,
 ) -> None:
     """Grow all trees of samples whose rows lie in slots 0, 1, 2, ... in the order of their ids, and write them. Does
-    also what can be done `meanwhile`."""
+    also what can be done `meanwhile`, and what when half of them are written."""
     starts, members = homes
     written = builder.rows
     rows = Rows(written.words, written.floats, written.multipliers)
@@ -176,6 +186,8 @@ def write_trees(
             builder.put_sealed("buckets", buckets)
             for tree in trees:
                 report("trees", tree + 1, spec.trees)
+            if spec.trees // 2 in trees:
+                halfway()
     builder.set_roots(
         np.arange(spec.trees),
         np.zeros(spec.trees, np.uint64),

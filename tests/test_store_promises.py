@@ -11,7 +11,7 @@ import pytest
 
 import dynfrsdb
 from dynfrsdb_storage import layout
-from dynfrsdb_storage.rows import RowWriter
+from dynfrsdb_storage.build import Builder
 from tests.people import SHAPE, Matrix, X, Y, changer, files, people
 
 
@@ -352,18 +352,21 @@ def test_settling_in_parts_changes_no_answer(path: Path) -> None:
         assert db.check()
 
 
-def test_a_disk_error_in_the_middle_of_a_build_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows are synced while trees grow; the disk tells of a write that failed once, and not again at the end."""
+@pytest.mark.parametrize("what", ["sync_rows", "sync_records"])
+def test_a_disk_error_in_the_middle_of_a_build_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Files are synced while trees grow; the disk tells of a write that failed once, and not again at the end."""
     monkeypatch.setenv("DYNFRSDB_THREADS", "2")
-    sync, failed = RowWriter.sync, list[bool]()
+    sync, failed = getattr(Builder, what), list[bool]()
 
-    def fail_once(writer: RowWriter) -> None:
+    def fail_once(builder: Builder) -> None:
         if not failed:
             failed.append(True)
             raise OSError(errno.EIO, "the disk has lost a write")
-        sync(writer)
+        sync(builder)
 
-    monkeypatch.setattr(RowWriter, "sync", fail_once)
+    monkeypatch.setattr(Builder, what, fail_once)
 
     with pytest.raises(OSError, match="lost a write"):
         dynfrsdb.create(tmp_path / "people.forest", X, Y, **SHAPE)

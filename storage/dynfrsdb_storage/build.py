@@ -89,6 +89,13 @@ class Builder:
         """Make the rows written so far durable, while other things are done; `finish` has less to wait for then."""
         self._writer.sync()
 
+    def sync_records(self) -> None:
+        """The same for records."""
+        try:
+            self._env.sync(True)
+        except lmdb.Error as error:
+            raise lmdb_env.translate(error, str(self._directory)) from error
+
     def leave_free(self, start: int, count: int) -> None:
         """Leave slots without a row below one that has one: they are zero, and reserved for samples to come."""
         self._slots += count
@@ -137,10 +144,7 @@ class Builder:
         lengthen(self._directory / layout.DATA_FILE, (int(self._env.info()["last_pgno"]) + 1) * layout.PAGE_BYTES)
         failpoint("build-sync")
         self._writer.sync()
-        try:
-            self._env.sync(True)
-        except lmdb.Error as error:
-            raise lmdb_env.translate(error, str(self._directory)) from error
+        self.sync_records()
 
     def close(self) -> None:
         """Close the files."""

@@ -28,7 +28,8 @@ measured in the same run, and most targets are ratios:
 - **retrain**: scikit-learn's `ExtraTreesClassifier(bootstrap=True, max_samples=q)` with the same number of trees, depth
   and min split, one thread. What forgetting costs who has no other way.
 - **bare LMDB**: a plain py-lmdb transaction that puts and deletes exactly the records that our commit puts and deletes,
-  synced, on the same disk. It knows no forest: the floor of what durability costs.
+  synced, on the same disk. It knows no forest: the floor of what durability costs, but for one thing. Our commits find
+  free pages in rows ([why](decisions/commits-write-in-rows.md)), the partner's where LMDB has left them.
 - **the C++**: the paper's own program, in memory, not durable and not exact. Its figures were measured elsewhere,
   relative to the retrain on the same machine, and are used that way.
 
@@ -118,6 +119,8 @@ SCALE = """\
 ## How costs grow
 
 Generated rows in the shape of the Higgs set (28 floats, two classes), {words}. Building uses every core.
+
+Removals and queries begin with the store's files in the page cache, as a build leaves them; *cold* ones without.
 
 *Memory* counts pages of mapped files, which a process may keep while nobody else wants them. How much it needs is seen
 where the system takes them back: *in 1.5 GiB* is another process that makes as many removals and queries, cold, for

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 
 from benchmark.figures import in_turns, seconds
-from benchmark.trial import Trial
+from benchmark.trial import Trial, store_size
 
 
 def build(trial: Trial) -> None:
@@ -26,8 +26,8 @@ def build(trial: Trial) -> None:
 
 def size(trial: Trial) -> None:
     """Bytes of the store's files."""
-    files = [file.stat() for file in trial.base.rglob("*") if file.is_file() and file.name != "lock.mdb"]
-    trial.note("store size", sum(stat.st_size for stat in files), "B")
-    trial.note("store size with what is kept allocated", sum(512 * stat.st_blocks for stat in files), "B")
+    trial.note("store size", store_size(trial.base), "B")
+    blocks = [file.stat().st_blocks for file in trial.base.rglob("*") if file.is_file()]
+    trial.note("store size with what is kept allocated", 512 * sum(blocks), "B")
     rows = next(trial.base.glob("gen-*/rows.bin"))
     trial.note("store size, rows", rows.stat().st_size, "B")

@@ -14,7 +14,7 @@ from typing import Any
 import dynfrsdb
 from benchmark.bare import Change, Watch, differing
 from benchmark.figures import Stopwatch, in_turns, seconds
-from benchmark.trial import Trial
+from benchmark.trial import Trial, store_size
 
 CALLS = 50
 POLICIES: dict[str, str | None] = {"auto": "auto", "lazy": None}
@@ -161,4 +161,5 @@ def tail(trial: Trial) -> None:
     for name, policy in POLICIES.items():
         with trial.warm(policy) as db:
             times = [seconds(db.remove, [id]) for id in trial.ids(n + WARM_UP, seed=4)]
+            trial.note(f"store size after removals, {name}", store_size(db.path), "B")
         trial.note(f"removal, {name}: tail", times[WARM_UP:])

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from benchmark.child import forget_pages
+from benchmark.child import forget_pages, remember_pages
 from benchmark.confined import confined
 from benchmark.data import physics
 from benchmark.figures import Figure
 from benchmark.measure_process import child
-from benchmark.trial import small_store
+from benchmark.trial import small_store, store_size
 
 ROWS = (88_000, 880_000, 8_800_000)
 QUICK_ROWS = (2_000, 8_000)
@@ -49,7 +49,7 @@ def measure(rows: int, directory: Path, quick: bool, say: Callable[[str], None])
     note("build", [built["seconds"]])
     note("build: memory", [built["peak"]], "B")
     note("build: memory of the rows that were given", [built["rows"]], "B")
-    note("store size", [sum(file.stat().st_size for file in store.rglob("*") if file.name != "lock.mdb")], "B")
+    note("store size", [store_size(store)], "B")
     if rows <= RETRAINED:
         say(f"{rows:,} rows: retrain")
         note("retrain", [child("retrain", str(rows), json.dumps(SETTINGS))["seconds"]])
@@ -67,13 +67,16 @@ def measure(rows: int, directory: Path, quick: bool, say: Callable[[str], None])
 
 
 def _work(store: Path, rows: int, questions: Path, directory: Path, note: Callable[..., Any]) -> None:
-    """A process that makes removals and queries in turn; then another one, that the system holds to a limit."""
+    """A process that makes removals and queries in turn, with the store's files in memory, as after a build; then
+    another one, that begins cold and that the system holds to a limit."""
     count = min(CHANGES, rows // 10) + SETTLED_IN
     ids = np.random.default_rng(rows).permutation(rows)
     np.save(chosen := directory / "scale-ids.npy", ids[:count])
+    remember_pages(store)
     done = child("work", str(store), str(questions), str(chosen))
     note("removal", done["removals"][SETTLED_IN:])
     note("query after a removal", done["queries"][SETTLED_IN:])
+    note("store size after that", [store_size(store)], "B")
     note("memory", [done["peak"]], "B")
     note("memory without mapped files", [done["anonymous"]], "B")
     np.save(chosen, ids[count : 2 * count])

@@ -231,6 +231,7 @@ def processes(results: Results) -> str:
     """Memory, opening and starting."""
     wanted = {
         "store size": "store size",
+        "store size after removals, lazy": "store size after the removals of the tail, lazy",
         "memory": "memory of 100 removals and 100 queries",
         "memory of a build": "memory of a build",
         "open, cached": "open, cached",

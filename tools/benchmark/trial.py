@@ -192,6 +192,11 @@ class Trial:
         return self.figures["retrain"].median
 
 
+def store_size(path: Path) -> int:
+    """Bytes of a store's files, without the table of readers."""
+    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file() and file.name != layout.READERS_FILE)
+
+
 def warm_up(directory: Path) -> None:
     """Compile or load every kernel before anything is timed: those of writers, and those of readers that follow.
 
