@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from dynfrsdb_storage import room
 from tests.state_machine import MACHINES, ForestMachine
 
 EXAMPLES = 60
@@ -17,9 +18,10 @@ STEPS = 30
 @pytest.mark.parametrize("part", range(2))
 @pytest.mark.parametrize("machine", MACHINES)
 def test_a_store_is_always_the_forest_of_its_survivors(
-    machine: type[ForestMachine], part: int, pytestconfig: pytest.Config
+    machine: type[ForestMachine], part: int, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two parts for each task, so that two processes share the work."""
+    """Two parts for each task, so that two processes share the work; in one, every commit may make room."""
+    monkeypatch.setattr(room, "PATIENCE", 1 if part else room.PATIENCE)
     effort = settings(
         max_examples=EXAMPLES,
         stateful_step_count=STEPS,

@@ -6,12 +6,19 @@ from pathlib import Path
 
 import pytest
 
+from dynfrsdb_storage import room
 from tests.reliability.workload import new_store, warm
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _kernels() -> None:
     warm()
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes live for a few commits here; their first one makes room, as that of one which commits for long."""
+    monkeypatch.setattr(room, "PATIENCE", 1)
 
 
 @pytest.fixture
