@@ -122,11 +122,15 @@ def _fill(builder: Builder, settings: Settings, training: Training, report: Prog
             if threads() > 1:
                 synced.append(beside.submit(act))
 
-        def write_index() -> None:
-            _write_index(builder, training)
-
         sync(builder.sync_rows)
-        write_trees(builder, spec, found.result(), report, write_index, lambda: sync(builder.sync_records))
+        write_trees(
+            builder,
+            spec,
+            found.result(),
+            report,
+            meanwhile=lambda: _write_index(builder, training),
+            halfway=lambda: sync(builder.sync_records),
+        )
         for done in synced:
             done.result()  # or its error would be lost: the disk tells of a write that failed only once
         digest = (sum(part.result() for part in hashed) % MODULUS).to_bytes(HASH_BYTES, "little")
@@ -170,7 +174,7 @@ def write_trees(
     halfway: Callable[[], None] = lambda: None,
 ) -> None:
     """Grow all trees of samples whose rows lie in slots 0, 1, 2, ... in the order of their ids, and write them. Does
-    also what can be done `meanwhile`, and what when half of them are written."""
+    also what can be done `meanwhile`, and `halfway`: when half of them are written."""
     starts, members = homes
     written = builder.rows
     rows = Rows(written.words, written.floats, written.multipliers)

@@ -32,7 +32,6 @@ import lmdb
 from dynfrsdb_storage import env as lmdb_env
 from dynfrsdb_storage import formats, layout, records
 from dynfrsdb_storage.before_writing import BeforeWriting, Places
-from dynfrsdb_storage.disk import keep_allocated, lengthen
 from dynfrsdb_storage.erasing import Erasing
 from dynfrsdb_storage.errors import CorruptStore
 from dynfrsdb_storage.failpoints import failpoint
@@ -40,8 +39,8 @@ from dynfrsdb_storage.freelist import FreeList, FreeListReader
 from dynfrsdb_storage.guard import Guard, Keys, Known
 from dynfrsdb_storage.locks import Lease
 from dynfrsdb_storage.pages import check_length
-from dynfrsdb_storage.room import Room
 from dynfrsdb_storage.rows import RowFile, RowWriter
+from dynfrsdb_storage.space import Space
 from dynfrsdb_storage.treepages import Unsound
 
 _TRIES = 100
@@ -81,8 +80,6 @@ class Generation:
         self.lease = lease
         self._rows: RowFile | None = None
         self._writer: RowWriter | None = None
-        self._length = self._allocated_to = 0
-        """How long data.mdb was when we last looked; it never becomes shorter. And where its blocks end."""
         self._guarding = threading.Lock()
         self._known: weakref.WeakValueDictionary[int, Known] = weakref.WeakValueDictionary()
         """By transaction; kept by its snapshots, and the newest one also here."""
@@ -90,7 +87,7 @@ class Generation:
         self._guard = Guard(directory / layout.DATA_FILE)
         self._before_writing = BeforeWriting(self._guard)
         self._free_list = FreeListReader(self._guard)
-        self._room = Room()
+        self.space = Space(directory / layout.DATA_FILE)
         try:
             self._open(writable, ("meta",))
         except BaseException:
@@ -248,25 +245,11 @@ class Generation:
 
     def room_for(self, known: Known, writes: int) -> int:
         """How many free pages in a row LMDB should be asked for, before a commit that writes up to `writes` pages."""
-        free, pages = self.free_list(known), known.last_page + 1
-        asked = self._room.wanted(free, pages - free.pages, writes, lambda: self._oldest(known))
-        self.keep_allocated(known.end, asked * layout.PAGE_BYTES)
-        return asked if known.end + asked * layout.PAGE_BYTES <= self._allocated_to else 0
+        return self.space.room_for(known, self.free_list(known), writes, lambda: self._oldest(known))
 
     def _oldest(self, known: Known) -> int:
         """The transaction that the oldest reader looks at."""
         return min((number for _, number in self.readers()), default=known.transaction)
-
-    def keep_allocated(self, end: int, more: int = 0) -> None:
-        """See to it that `more` and some 64 MB behind `end`, where the last page of data.mdb ends, belong to it, and
-        that the file reaches some way behind `more`. Asks the disk only when that may not be so any more; a full one
-        again with the next commit, because it may have room then."""
-        if end + more + layout.TAIL_BYTES // 2 > self._length:
-            self._length = lengthen(self.directory / layout.DATA_FILE, end + more)
-        if end + more + layout.KEEP_ALLOCATED // 2 > self._allocated_to and keep_allocated(
-            self.directory / layout.DATA_FILE, end, more + layout.KEEP_ALLOCATED
-        ):
-            self._allocated_to = end + more + layout.KEEP_ALLOCATED
 
     def make_writable(self) -> None:
         """Reopen a read-only env for writing; if that may not be, it stays as it is."""

@@ -19,9 +19,9 @@ that is put and deleted again in the same transaction, and never written, makes 
     a little longer                     the same, and the file grows by that much only
     a little shorter                    the list is put in order up to where that row is whole; the file stays as it is
 
-How much room: two pages for each in use, 32 MB at most, 8 MB of it at a time; and half as much again, little by little,
-until the file stays as it is. The blocks are asked of the disk first; if it has none, the store goes on without. To ask
-takes LMDB some milliseconds, so only a process that commits again and again does it.
+How much room: three pages for each in use, 32 MB at most, 4 MB of it at a time; and half as much again, little by
+little, until the file stays as it is. To ask takes LMDB some milliseconds, so only a process that commits again and
+again does it.
 
 Nothing depends on any of this but time.
 """
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 else:
     from dynfrsdb_storage import lazynumpy as np
 
-PER_PAGE = 2
+PER_PAGE = 3
 """Free pages for each page in use."""
 MOST = (32 << 20) // PAGE_BYTES
 """Free pages that are made at most."""
-STEP = (8 << 20) // PAGE_BYTES
+STEP = (4 << 20) // PAGE_BYTES
 """Pages of room that are made at once: LMDB takes memory for them, and for a moment."""
 PATIENCE = 16
 """Commits of a process before it asks for anything: a single one would not get back what that costs."""

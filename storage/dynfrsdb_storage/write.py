@@ -76,7 +76,7 @@ class WriteSession:
                 raise rolled_back(str(self._store.path), self.snapshot.commit, self._lock.acknowledged)
             self._refuse_damaged_free_list(self._lock.free_sum(self.snapshot.place))
             self._rows = self._generation.row_writer()
-            self._generation.keep_allocated(self.snapshot.end)
+            self._generation.space.keep(self.snapshot.end)
             self._pending: dict[bytes, Pending] = {}
             if formats.is_read(self._generation.identity):
                 self._clean_up()
@@ -340,7 +340,7 @@ class WriteSession:
         self._in_doubt = False
         self._acknowledge(state)
         failpoint("acknowledge-after")
-        self._generation.keep_allocated(self.snapshot.end)
+        self._generation.space.keep(self.snapshot.end)
 
     def _acknowledge(self, state: dict[str, Any]) -> None:
         """Move to the commit that was just made, and note in LOCK that it is durable, whatever else goes wrong."""
