@@ -18,8 +18,7 @@ searched for step by step, as LMDB does it.
 
 Looking here and there costs some eight times as much a leaf as looking at all leaves of a database one after the other.
 So who has looked at an eighth of them, or is about to, looks at all, and is done for a minute. (If one of them is bad,
-that is the business of who writes there, and looking goes on here and there.) Of a large database only who finds the
-file in memory: it would wait for the disk otherwise, and push out what others need.
+that is the business of who writes there, and looking goes on here and there.)
 
 Not done here: what is inside the leaves that are changed. Damage there is carried along into the new page; the
 checksums of the records name it.
@@ -27,7 +26,6 @@ checksums of the records name it.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 
 from dynfrsdb_storage.guard import EVERYTHING, Branch, Guard, Known, Tree
 from dynfrsdb_storage.layout import PAGE_BYTES
@@ -41,9 +39,8 @@ _FEW = 20
 """Spans up to which a branch is searched for each, and not read wholly."""
 _NEARLY_EMPTY = PAGE_BYTES * 7 // 10
 """Free bytes that a leaf must have before LMDB joins it with a neighbour: it does so from three quarters on."""
-_AFFORDABLE, _BEARABLE = 32_768, 1 << 20
-"""Leaves of a database up to which all are looked at together, which takes 20 to 50 ms; and up to which that is done if
-they are in memory: 0.2 s for 270,000."""
+_AFFORDABLE = 32_768
+"""Leaves of a database up to which all are looked at together: that takes 20 to 50 ms."""
 _CHEAPER = 8
 """How many times as much it costs to look at one leaf as at one of all."""
 _LONGER_THAN_OURS = 64
@@ -84,14 +81,14 @@ class BeforeWriting:
     def _looks_at_all(self, known: Known, tree: Tree, database: str, wanted: int) -> bool:
         """Look at the whole database, if it is time to, and say whether all of it is sound."""
         spent = self.looked.spent(database) + min(wanted, tree.leaves)
-        if tree.long_pages or tree.leaves > _BEARABLE or spent * _CHEAPER < tree.leaves:
+        if tree.long_pages or tree.leaves > _AFFORDABLE or spent * _CHEAPER < tree.leaves:
             return False
-        if tree.leaves <= _AFFORDABLE or self._guard.is_in_memory(known):
-            with suppress(Unsound):
-                self._guard.look_at_all(known, tree)
-                return True
-        self.looked.spend(database, -tree.leaves)  # so that it is not tried again soon
-        return False
+        try:
+            self._guard.look_at_all(known, tree)
+        except Unsound:
+            self.looked.spend(database, -tree.leaves)  # so that it is not tried again soon
+            return False
+        return True
 
     def _look(
         self, known: Known, tree: Tree, database: str, firsts: Sequence[bytes], lasts: Sequence[bytes], joining: bool

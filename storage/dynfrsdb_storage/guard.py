@@ -69,8 +69,6 @@ _TREE = struct.Struct("<IHHQQQQQ")
 NO_PAGE = 0xFFFFFFFFFFFFFFFF
 _WHOSE = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)
 _METAS = 2
-_ALL_OVER = 128
-"""Pages that are asked for to find out whether a file is in memory."""
 _MANY = 64
 """Pages from which on their headers are read through a map."""
 
@@ -328,16 +326,6 @@ class Guard:
             self.look_at_headers(known, leaves)
         else:
             known.headers.update(zip(leaves, self._free_bytes(known, leaves), strict=True))
-
-    def is_in_memory(self, known: Known) -> bool:
-        """Whether the system has the file in memory, by some pages all over it; reads nothing from the disk."""
-        nothing, step = [bytearray(1)], -(-known.end // (_ALL_OVER * PAGE_BYTES)) * PAGE_BYTES
-        try:
-            for at in range(0, known.end, step):
-                os.preadv(self._descriptor, nothing, at, os.RWF_NOWAIT)
-        except OSError:  # a page is not there, or the file system cannot tell
-            return False
-        return True
 
     def _free_bytes(self, known: Known, numbers: Sequence[int]) -> list[int]:
         """The free bytes of many pages, read through a map: one by one would take four times as long. (Only for pages

@@ -56,7 +56,6 @@ def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     few, affordable = request.param
     monkeypatch.setattr(before_writing, "_FEW", few)
     monkeypatch.setattr(before_writing, "_AFFORDABLE", affordable)
-    monkeypatch.setattr(before_writing, "_BEARABLE", affordable)
     return int(few)
 
 
@@ -111,11 +110,7 @@ def test_what_one_process_has_looked_at_is_enough_for_its_next_commits(tmp_path:
     assert judged > pages * 9 // 10, "the others are there still"
 
 
-@pytest.mark.parametrize("affordable", [32_768, 0], ids=["small", "large, in memory"])
-def test_who_writes_again_and_again_looks_at_everything_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, affordable: int
-) -> None:
-    monkeypatch.setattr(before_writing, "_AFFORDABLE", affordable)
+def test_who_writes_again_and_again_looks_at_everything_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = new_store(tmp_path / "people.forest")
     draw = random.Random(4)
     with Store.open(path, writable=True) as store, store.write() as session:
@@ -141,30 +136,6 @@ def test_who_writes_again_and_again_looks_at_everything_once(
 
     assert counts[0] < 3, "the counters and the like are one page each; nodes are many"
     assert sum(counts[1:]) == 1
-
-
-def test_a_file_that_is_not_in_memory_is_not_looked_at_wholly(tmp_path: Path) -> None:
-    path = new_store(tmp_path / "people.forest")
-    with Store.open(path, writable=True) as store, store.write() as session:
-        change(session, random.Random(4), 4000, 0)
-        session.commit()
-        known = session.snapshot._known
-    data = path / "gen-0001/data.mdb"
-    descriptor = os.open(data, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    finally:
-        os.close(descriptor)
-
-    guard = Guard(data)
-    try:
-        if guard.is_in_memory(known):
-            pytest.skip("this file system keeps what nobody needs")
-        data.read_bytes()
-        assert guard.is_in_memory(known)
-    finally:
-        guard.close()
 
 
 def test_a_bad_page_stops_only_who_writes_there(tmp_path: Path) -> None:
@@ -249,7 +220,7 @@ def test_headers_are_judged_alike_one_by_one_and_together() -> None:
 def test_keys_of_a_branch_that_lead_back_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who goes on from where a child ends would otherwise come by the same children for ever."""
     monkeypatch.setattr(before_writing, "_FEW", 1000)
-    monkeypatch.setattr(before_writing, "_BEARABLE", 0)
+    monkeypatch.setattr(before_writing, "_AFFORDABLE", 0)
     path = new_store(tmp_path / "people.forest")
     with Store.open(path, writable=True) as store:
         with store.write() as session:
