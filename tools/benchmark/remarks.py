@@ -6,12 +6,16 @@ A remark names the measurement that shows the limit, or what has not been tried 
 from __future__ import annotations
 
 _PYTHON = (
-    "Timed function by function on purchase, of 2.4 ms LMDB's transaction takes 1.25 and the kernels 0.25. The rest is "
-    "the interpreter, in some 1,600 calls for 150 records, none of which takes more than a twentieth: without it, this "
-    "would be 1.2 times the partner. Sampled, of the processor's time 39% is the interpreter itself, 36% the system, "
-    "which writes pages, 7% the C library, 6% kernels, 5% LMDB, 4% numpy and 2% checksums. The garbage collector and "
-    "larger memory pages make no difference. The faster the disk is, the larger is this ratio: 1.8x where the partner "
-    "takes 1.4 ms, 1.9x where it takes 1.1. Settling at once (auto) adds 1 ms, half of it growing"
+    "Timed function by function on purchase, lazy, in a quiet hour: of 1.6 ms LMDB's transaction takes 0.66 (1.2 "
+    "before commits wrote in rows: decisions/commits-write-in-rows.md) and the kernels 0.2. The rest is the "
+    "interpreter, in some 1,500 calls for 150 records, none of which takes more than a twentieth. Sampled, of the "
+    "processor's time 45% is the interpreter itself, 26% the system, which writes pages, 8% the C library, 7% kernels, "
+    "6% LMDB, 4% numpy and 2% checksums. After each sync the processor's caches are cold: the longest of these "
+    "functions with a third fewer calls took just as long. The slower the processor is beside the disk, the larger is "
+    "this ratio: in one afternoon it was 1.44x to 1.69x (purchase) and 1.35x to 1.53x (heart), lazy, on this machine, "
+    "whose neighbours come and go. Its Python was built without profile-guided optimisation; Debian's, side by side "
+    "with it, gave 1.42x and 1.48x where this gave 1.46x and 1.63x (purchase), 1.37x and 1.35x where this gave 1.49x "
+    "and 1.44x (heart). Settling at once (auto) adds 0.8 ms, half of it the kernel that grows"
 )
 _BATCH = (
     "Between runs it is 0.038x to 0.042x of the retrain, and 0.90x to 1.03x of the partner. On heart, of 26 ms for 100 "
@@ -46,12 +50,12 @@ REMARKS: dict[str, str] = {
     "settled-lazy": _COUNTING + ".",
     "settled-auto": _COUNTING + ".",
     "scale-removal": (
-        "Timed function by function with 8.8 million rows and a warm page cache, of 14 ms LMDB's transaction takes"
-        " 5.5, for some 370 pages; bringing records 2.1; growing small tags 1.8; looking at pages before they are "
-        "written on 1.7 (0.15 with 880,000 rows, where all of them are looked at once a minute); the rest is many "
-        "small functions of Python. Here the store begins cold, and some rows and pages come from the disk. Pages "
-        "grow with the depth: of ten paths each node lies on a page of its own, most of them under a branch of "
-        "their own. What was tried: decisions/mapped-pages-are-the-systems.md."
+        "Timed function by function with 8.8 million rows, of 12.7 ms at the median LMDB's transaction takes 4.4, for "
+        "some 230 pages that lie all over the file: it is too large for commits to write in rows for long "
+        "(decisions/commits-write-in-rows.md). Bringing records takes 1.7, looking at pages before they are written on "
+        "1.7, growing small tags 1.5; the rest is many small functions of Python. Pages grow with the depth: a removal "
+        "comes by 230 nodes, which lie on 160 pages under 27 of LMDB's branches. What was tried: "
+        "decisions/mapped-pages-are-the-systems.md."
     ),
     "scale-memory": (
         "All but 0.7 GB of it are pages of mapped files, which the system takes back when somebody needs the memory. "
