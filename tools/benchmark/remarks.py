@@ -12,7 +12,7 @@ _PYTHON = (
     "processor's time 45% is the interpreter itself, 26% the system, which writes pages, 8% the C library, 7% kernels, "
     "6% LMDB, 4% numpy and 2% checksums. After each sync the processor's caches are cold: the longest of these "
     "functions with a third fewer calls took just as long. The slower the processor is beside the disk, the larger is "
-    "this ratio: in one afternoon it was 1.44x to 1.69x (purchase) and 1.35x to 1.53x (heart), lazy, on this machine, "
+    "this ratio: in one afternoon it was 1.46x to 2.03x (purchase) and 1.41x to 1.66x (heart), lazy, on this machine, "
     "whose neighbours come and go. Its Python was built without profile-guided optimisation; Debian's, side by side "
     "with it, gave 1.42x and 1.48x where this gave 1.46x and 1.63x (purchase), 1.37x and 1.35x where this gave 1.49x "
     "and 1.44x (heart). Settling at once (auto) adds 0.8 ms, half of it the kernel that grows"
@@ -54,7 +54,7 @@ REMARKS: dict[str, str] = {
         "some 230 pages that lie all over the file: it is too large for commits to write in rows for long "
         "(decisions/commits-write-in-rows.md). Bringing records takes 1.7, looking at pages before they are written on "
         "1.7, growing small tags 1.5; the rest is many small functions of Python. Pages grow with the depth: a removal "
-        "comes by 230 nodes, which lie on 160 pages under 27 of LMDB's branches. What was tried: "
+        "comes by 230 nodes, which with buckets and LMDB's branches lie on 187 pages. What was tried: "
         "decisions/mapped-pages-are-the-systems.md."
     ),
     "scale-memory": (
