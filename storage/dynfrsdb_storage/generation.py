@@ -245,11 +245,11 @@ class Generation:
 
     def room_for(self, known: Known, writes: int) -> int:
         """How many free pages in a row LMDB should be asked for, before a commit that writes up to `writes` pages."""
-        return self.space.room_for(known, self.free_list(known), writes, lambda: self._oldest(known))
+        return self.space.room_for(known, self.free_list(known), writes, lambda: self.oldest(known.transaction))
 
-    def _oldest(self, known: Known) -> int:
-        """The transaction that the oldest reader looks at."""
-        return min((number for _, number in self.readers()), default=known.transaction)
+    def oldest(self, transaction: int) -> int:
+        """The transaction that the oldest reader looks at; this one, if there is no reader."""
+        return min((number for _, number in self.readers()), default=transaction)
 
     def make_writable(self) -> None:
         """Reopen a read-only env for writing; if that may not be, it stays as it is."""

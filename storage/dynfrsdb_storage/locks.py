@@ -56,7 +56,8 @@ class Holder(NamedTuple):
 
     acknowledged: int = 0
     free_at: int = 0
-    free_sum: int = 0
+    free_sum: int = -1
+    """-1: unknown."""
     host: str = ""
     pid: int = 0
     purpose: str = ""
@@ -167,7 +168,8 @@ class WriterLock:
 
     def free_sum(self, place: int) -> int | None:
         """The checksum of LMDB's free list at the `place` of a snapshot, if it was noted for that one."""
-        return self._holder.free_sum if self._holder.free_at == place else None
+        known = self._holder.free_at == place and self._holder.free_sum >= 0
+        return self._holder.free_sum if known else None
 
     def release(self, in_order: bool) -> None:
         """Give the lock back; not `in_order` leaves our pid in the block, so that the next writer cleans up."""

@@ -389,7 +389,7 @@ class WriteSession:
         waiting = {key: there for key, there in self._pending.items() if key not in begun}
         if not waiting:
             return
-        oldest = min((number for _, number in self._generation.readers()), default=self.snapshot.transaction)
+        oldest = self._generation.oldest(self.snapshot.transaction)
         behind = self.snapshot.commit - self.snapshot.transaction
         ripe = {key: there for key, there in waiting.items() if layout.parse_pending_key(key)[0] - behind <= oldest}
         try:

@@ -1,20 +1,22 @@
 """Locks: one writer at a time, and locks that die with their process, not with its children."""
 
 import fcntl
+import json
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+import zlib
 from pathlib import Path
 
 import pytest
 
-from dynfrsdb_storage import Store, locks
+from dynfrsdb_storage import Store, layout, locks
 from dynfrsdb_storage.errors import ClosedStore, Locked
 from dynfrsdb_storage.locks import Lease, WriterLock, read_holder
-from tests.storage.people import add, in_child, living, new_store, problems, put_people, python_path
+from tests.storage.people import add, in_child, living, new_store, problems, put_people, python_path, remove
 
 
 @pytest.fixture
@@ -297,3 +299,17 @@ def test_a_lock_file_that_was_replaced_is_not_taken_for_the_lock(path: Path) -> 
     assert not other.abandoned
     other.release(in_order=True)
     lock.release(in_order=True)
+
+
+def test_a_lock_with_fields_of_another_version_is_good(path: Path) -> None:
+    """Fields come and go; what this version does not know says nothing to it."""
+    with Store.open(path, writable=True) as store:
+        remove(store, [3])
+    said = json.loads((path / "LOCK").read_bytes()[9:])
+    said["free_list"] = said.pop("free_sum")
+    body = json.dumps(said).encode()
+    (path / "LOCK").write_bytes((b"%08x %s" % (zlib.crc32(body), body)).ljust(layout.LOCK_BYTES - 1) + b"\n")
+
+    with Store.open(path, writable=True) as store:
+        remove(store, [4])
+        assert living(store) == set(range(20)) - {3, 4}
