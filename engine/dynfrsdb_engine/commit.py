@@ -40,6 +40,7 @@ from dynfrsdb_engine.working import (
     LEAF_POINT,
     MISSING,
     NOBODY,
+    NOTHING,
     Working,
     bring_node,
     working_at,
@@ -193,7 +194,8 @@ def mark_clean(w_address: Address[Working]) -> None:
         w.nodes[row].dirty = 0
         w.nodes[row].fresh = 0
     for i in range(w.top[DIRTY_BUCKETS]):
-        w.buckets[w.dirty_buckets[i]].dirty = 0
+        bucket = w.buckets[w.dirty_buckets[i]]
+        bucket.dirty, bucket.was = 0, NOTHING
     forget_notes(w)
 
 

@@ -6,9 +6,7 @@ lets the kernel go on. Warm, there is one kernel call; cold, there are few round
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from concurrent.futures import Executor
-from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +18,18 @@ from dynfrsdb_engine.batch import LANES, answer_many
 from dynfrsdb_engine.collect import Ops
 from dynfrsdb_engine.commit import Edits, dirty_records, drop_dirty, list_edits, mark_clean
 from dynfrsdb_engine.digest import tree_bytes
-from dynfrsdb_engine.grow import BadRow, Growth, Job, grow_jobs, grow_parallel
+from dynfrsdb_engine.grow import (
+    BadRow,
+    Ground,
+    Growth,
+    Queries,
+    Work,
+    at_once,
+    grouped,
+    grow_work,
+    make_ground,
+    room_for,
+)
 from dynfrsdb_engine.kernel import Record
 from dynfrsdb_engine.lists import MISPLACED, NEED_LISTS, NEED_RECORD, NO_ROOM, OVER, WAIT
 from dynfrsdb_engine.recount import BENCH, make_bench
@@ -29,8 +38,10 @@ from dynfrsdb_engine.rows import Rows
 from dynfrsdb_engine.scan import (
     FOUND_MISSING,
     FOUND_TAG,
+    lay_out,
     scan_dirty_tags,
     scan_tags,
+    tag_sizes,
 )
 from dynfrsdb_engine.source import Damaged, Source
 from dynfrsdb_engine.spec import Spec
@@ -49,6 +60,8 @@ FEW = 1024
 """Trees, counted once for each sample that changes in them, up to which a change works in room that is kept for it."""
 LISTS = 1 << 18
 """Slots that a change begins with room for: what it voids leaves gaps, and each time there must be more is a pause."""
+GROUND = 1 << 14
+"""Samples that a forest keeps room for growing: as many as most changes and queries grow."""
 HOT_ROWS_AT_ONCE = 16_384
 """The same where nothing may be missing: a tree is copied once for all of them."""
 
@@ -103,6 +116,7 @@ class Forest(Resident):
         self._needs = np.zeros(4 * ROWS_AT_ONCE, predicting.NEED)
         self._counts = np.zeros(2, np.int64)
         self._queues = _make_queues(FEW if changeable else 0)
+        self._ground: Ground | None = None
 
     # Queries
 
@@ -154,32 +168,35 @@ class Forest(Resident):
             self.load(np.ascontiguousarray(places["tree"]), np.ascontiguousarray(places["path"]), ways)
         if tagged.size:
             places, which = np.unique(tagged[["tree", "path"]], return_inverse=True)
-            asking = [tagged["row"][which == i] for i in range(places.size)]
             points = np.array([self._point(tree, path) for tree, path in places.tolist()], np.int64)
-            self._take(grow_jobs(self.spec, self.rows, self._jobs(places["tree"], places["path"], points, asking), X))
+            rows = tagged["row"][np.argsort(which, kind="stable")].astype(np.int32)
+            self._tag_sizes(points)
+            work = self._lay_out(points, np.cumsum(np.bincount(which)))
+            self._take(self._grow(work, Queries(X, rows, False)))
 
-    def _jobs(
-        self,
-        trees: npt.NDArray[np.int64],
-        paths: npt.NDArray[np.uint64],
-        points: npt.NDArray[np.int64],
-        asking: Iterable[npt.NDArray[np.int32] | None],
-    ) -> list[Job]:
-        """The work of growing tags."""
-        owners = self.w.points["owner"][points].astype(np.int64)
-        long = np.flatnonzero(owners >= 0)
-        absent = long[self.w.nodes["list_at"][owners[long]] < 0]
-        self._load_lists(trees[absent], paths[absent], points[absent])
-        w, short = self.w, np.flatnonzero(owners < 0)
-        fields = np.empty((4, owners.size), np.int64)
-        rows, nodes = -2 - owners[short], owners[long]
-        fields[:, short] = rows, np.full(rows.size, -1), w.buckets["n"][rows], w.buckets["stamp"][rows]
-        fields[:, long] = nodes, w.nodes["list_at"][nodes], w.stats.head["n"][nodes], w.nodes["stamp"][nodes]
-        columns = trees.tolist(), paths.tolist(), *fields.tolist(), asking
-        return [
-            Job(tree, path, stamp, w.slots[row, :n] if at < 0 else w.lists[at : at + n], reaching)
-            for tree, path, row, at, n, stamp, reaching in zip(*columns)
-        ]
+    def _tag_sizes(self, points: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """How many samples the tags at these points have; brings the lists of those that are long."""
+        sizes = np.empty(points.size, np.int64)
+        if tag_sizes(self._working.address, points, sizes):
+            nodes = self.w.nodes[self.w.points["owner"][points[sizes < 0]]]
+            self._load_lists(nodes["tree"], nodes["path"], nodes["point"])
+        return np.abs(sizes)
+
+    def _lay_out(self, points: npt.NDArray[np.int64], asked_to: npt.NDArray[np.int64]) -> Work:
+        """The tags at these points as work to be done; `asked_to` says where the queries of each end."""
+        sizes = np.empty(points.size, np.int64)
+        tag_sizes(self._working.address, points, sizes)
+        work = room_for(points.size, int(sizes.sum()))
+        lay_out(self._working.address, points, asked_to, work)
+        return work
+
+    def _grow(self, work: Work, queries: Queries | None = None) -> Growth:
+        """Grow in this thread."""
+        if work.slots.size > GROUND:
+            return grow_work(self.spec, self.rows, work, queries, self._working)
+        if self._ground is None:
+            self._ground = make_ground(self.spec, GROUND)
+        return grow_work(self.spec, self.rows, work, queries, self._working, self._ground)
 
     def _take(self, growth: Growth) -> None:
         self._install(growth.records, growth.data, growth.lists, grown=True)
@@ -200,9 +217,17 @@ class Forest(Resident):
         return self._scan(lambda out: scan_dirty_tags(self._working.address, stamp, limit, out))
 
     def grow_tags(self, found: npt.NDArray[np.void], pool: Executor | None = None) -> None:
-        """Grow these tags wholly."""
-        jobs = self._jobs(found["tree"], found["path"], found["point"], repeat(None))
-        for growth in grow_parallel(self.spec, self.rows, jobs, pool):
+        """Grow these tags wholly, some at once."""
+        points = np.ascontiguousarray(found["point"])
+        sizes = self._tag_sizes(points).tolist()
+        groups = grouped(range(points.size), sizes.__getitem__, at_once(self.spec))
+        works = (self._lay_out(points[group], np.zeros(len(group), np.int64)) for group in groups)
+        if pool is None:
+            for work in works:
+                self._take(self._grow(work))
+            return
+        rows, before = self.rows, self._working
+        for growth in list(pool.map(lambda work: grow_work(self.spec, rows, work, None, before), works)):
             self._take(growth)
 
     def load_tree(self, tree: int) -> None:

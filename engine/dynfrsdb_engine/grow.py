@@ -13,20 +13,27 @@ slots, so every list that comes out is sorted without sorting.
 Growing everything is one mode. In the other a job carries query rows, and only nodes that a query reaches are grown;
 the rest is left tagged with its list. Both give the same nodes, because each is a function of its samples.
 
+For the same reason a bucket that has just lost samples is not searched through as a whole. Where its small tree, as it
+was, is still in memory, a node of it that has kept all its samples has kept its split as well:
+
+    was        n=90                       now        n=89    searched: the same split
+               |-n=60                                |-n=60  as it was, with all below it
+               `-n=30                                `-n=29  searched: another split, and so is all below it
+
 Output goes into a `Sink`. When it is full the kernel returns with its stack intact, the caller makes room and calls
 again."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Executor
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from dynfrsdb_engine.kernel import Record, inlined, inner, kernel
+from dynfrsdb_engine.local import local_ints
 from dynfrsdb_engine.records import (
     SPLIT,
     TAG,
@@ -38,12 +45,14 @@ from dynfrsdb_engine.records import (
     pack_split,
     split_room,
 )
-from dynfrsdb_engine.reference import refer
+from dynfrsdb_engine.reference import Address, Held, refer
 from dynfrsdb_engine.rows import Rows, gather
 from dynfrsdb_engine.search import Scratch, Stats, count_totals, make_scratch, make_stats, pure, search
-from dynfrsdb_engine.spec import Spec
+from dynfrsdb_engine.spec import EXAMPLE, Spec
 from dynfrsdb_engine.unaligned import put16, put32, put_float
+from dynfrsdb_engine.working import LEAF_POINT, WORKING, Working, make_working, working_at
 
+T = TypeVar("T")
 ITEM = np.dtype(
     [
         ("path", "u8"),
@@ -54,9 +63,15 @@ ITEM = np.dtype(
         ("q_end", "i8"),
         ("tree", "i8"),
         ("job", "i8"),
+        ("old", "i8"),
+        ("was", "i8"),
+        ("children", "i8"),
+        ("same", "i8"),
     ],
     align=True,
 )
+"""A node to grow. `old` is its point in the small tree of its bucket as it was, or NOTHING; `was` and `children` are
+what that point had as feature and child, and `same` means that the node has the samples that it had then."""
 RECORD = np.dtype(
     [
         ("path", "u8"),
@@ -74,6 +89,7 @@ RECORD = np.dtype(
 DONE, FULL = 0, 1
 IN_NODES, IN_BUCKETS = np.int64(0), np.int64(1)
 LEFT, RIGHT, NO_TAGS, NONE, ONLY, IN_HAND, INSIDE = (np.int64(v) for v in (0, 1, 0, 0, 0, 1, 2))
+NOTHING = np.int64(-1)
 ZERO, ONE = np.uint64(0), np.uint64(1)
 SAMPLES_AT_ONCE = 32_768
 """Samples of small jobs that are grown in one go: some milliseconds, as long as a thread may wait in between."""
@@ -81,6 +97,16 @@ VALUES_AT_ONCE = 1 << 22
 """Fewer, if they have so many features that their values would take too much memory."""
 BELOW = 128
 """Stack room beyond the jobs: two items for each level, and two lines for the items in hand."""
+NO_TREES = WORKING.hold(make_working(EXAMPLE, keep_stats=False))
+"""For who grows nodes that were not in memory before."""
+
+
+class Work(NamedTuple):
+    """Nodes to grow, as a stack of items, the first node on top, and their samples: items name ranges of `slots`."""
+
+    items: npt.NDArray[np.void]
+    slots: npt.NDArray[np.uint32]
+    nodes: int
 
 
 class Samples(NamedTuple):
@@ -161,7 +187,36 @@ def push(
     item.stamp, item.tree, item.job = parent.stamp, parent.tree, parent.job
     item.start, item.end = (cut, parent.end) if right else (parent.start, cut)
     item.q_start, item.q_end = (q_cut, parent.q_end) if right else (parent.q_start, q_cut)
+    item.old, item.same = NOTHING, 0
     fill[2] += 1
+
+
+@inner
+def size_of(w: Working, root: int) -> int:
+    """How many samples a small tree in memory has."""
+    stack = local_ints()
+    stack[0], height, n = root, 1, NONE
+    while height > 0:
+        height -= 1
+        point = w.points[stack[height]]
+        if point.feature == LEAF_POINT:
+            n += w.leaves[point.child]
+        else:
+            stack[height], stack[height + 1] = point.child, point.child + 1
+            height += 2
+    return n
+
+
+@inner
+def remind(w: Working, items: npt.NDArray[np.void], fill: npt.NDArray[np.int64], parent: Record) -> None:
+    """Tell the two children of a node that splits as it did, which are on top of the stack, what they were.
+
+    Samples only ever left: as many as before are the same as before.
+    """
+    for side in range(2):
+        item, old = items[fill[2] - 1 - side], parent.children + side
+        item.old, item.was, item.children = old, w.points[old].feature, w.points[old].child
+        item.same = parent.same or size_of(w, old) == item.end - item.start
 
 
 @inner
@@ -174,6 +229,19 @@ def is_leaf(spec: Spec, item: Record, depth: int, samples: Samples, stats: Stats
         return True
     node = (item.tree, item.path, depth, item.job)
     return not search(spec, node, samples.X, index, targets, stats, ONLY, scratch)
+
+
+@inner
+def choose(spec: Spec, w: Working, item: Record, samples: Samples, stats: Stats, scratch: Scratch) -> tuple[int, float]:
+    """The split (feature, threshold) of a node in a small tree; of a leaf LEAF_POINT, and its counts in `stats`."""
+    if item.same:
+        if item.was == LEAF_POINT:
+            count_totals(spec.classes, samples.y[item.start : item.end], stats.totals[0])
+        return item.was, w.points[item.old].cut
+    if is_leaf(spec, item, depth_of(item.path), samples, stats, scratch):
+        return np.int64(LEAF_POINT), np.float32(0.0)
+    head = stats.head[0]
+    return stats.cand[0, head.best].feature, stats.cuts[0, head.best, head.cut]
 
 
 @inner
@@ -191,6 +259,7 @@ def note(sink: Sink, item: Record, end: int, bucket: int, listed: int) -> None:
 @inlined
 def grow_bucket(
     spec: Spec,
+    w: Working,
     item: Record,
     samples: Samples,
     items: npt.NDArray[np.void],
@@ -212,15 +281,16 @@ def grow_bucket(
         fill[2] -= 1
         here = take_out(items, fill[2], INSIDE)
         nodes += 1
-        if is_leaf(spec, here, depth_of(here.path), samples, stats, scratch):
+        f, cut = choose(spec, w, here, samples, stats, scratch)
+        if f == LEAF_POINT:
             at = pack_small_leaf(spec, out, at, here.end - here.start, stats.totals[0])
             continue
-        head = stats.head[0]
-        f, cut = stats.cand[0, head.best].feature, stats.cuts[0, head.best, head.cut]
         at = put_float(out, put16(out, at, f), cut)
         middle = partition(samples, here.start, here.end, f, cut, scratch)
         push(items, fill, here, RIGHT, middle, NONE)
         push(items, fill, here, LEFT, middle, NONE)
+        if here.old >= 0 and f == here.was and cut == w.points[here.old].cut:
+            remind(w, items, fill, here)
     put16(out, begin + 12, nodes)
     for i in range(start, end):
         put32(out, begin + 14 + 4 * (i - start), np.int64(samples.slots[samples.index[i]]))
@@ -272,6 +342,7 @@ def grow_node(
 @kernel
 def grow(
     spec: Spec,
+    w_address: Address[Working],
     samples: Samples,
     queries: Queries,
     items: npt.NDArray[np.void],
@@ -281,7 +352,7 @@ def grow(
 ) -> int:
     """Work off the stack of items; FULL asks for a larger sink and to be called again."""
     spec, samples, queries = refer(spec), refer(samples), refer(queries)
-    sink, stats, scratch = refer(sink), refer(stats), refer(scratch)
+    sink, stats, scratch, w = refer(sink), refer(stats), refer(scratch), working_at(w_address)
     room = max(split_room(spec), bucket_room(spec.bucket))
     while sink.fill[2] > 0:
         if sink.fill[0] + room > sink.data.size or sink.fill[1] == sink.records.size:
@@ -290,7 +361,7 @@ def grow(
         item = take_out(items, sink.fill[2], IN_HAND)
         if item.end - item.start <= spec.bucket:
             grown = queries.all or item.q_end > item.q_start
-            grow_bucket(spec, item, samples, items, sink, stats, scratch, grown)
+            grow_bucket(spec, w, item, samples, items, sink, stats, scratch, grown)
         else:
             grow_node(spec, item, samples, queries, items, sink, stats, scratch)
     return DONE
@@ -340,49 +411,86 @@ def gather_samples(spec: Spec, rows: Rows, slots: npt.NDArray[np.uint32]) -> Sam
     return Samples(X, y, slots, np.arange(slots.size, dtype=np.uint32))
 
 
+class Ground(NamedTuple):
+    """What growing works with beside samples: for one thread, and some number of samples at most."""
+
+    stats: Stats
+    scratch: Scratch
+
+
+def make_ground(spec: Spec, samples: int) -> Ground:
+    """Ground for growing up to `samples` samples."""
+    return Ground(make_stats(spec, 1), make_scratch(spec, samples))
+
+
 def grow_jobs(spec: Spec, rows: Rows, jobs: Sequence[Job], asked: npt.NDArray[np.float32] | None = None) -> Growth:
     """Grow `jobs` in this thread. `asked` are the query rows that jobs refer to."""
-    slots = np.concatenate([job.slots for job in jobs]) if jobs else np.empty(0, np.uint32)
-    samples = gather_samples(spec, rows, np.ascontiguousarray(slots, dtype=np.uint32))
     asking = [job.asking for job in jobs if job.asking is not None]
-    index = np.concatenate(asking).astype(np.int32) if asking else np.empty(0, np.int32)
-    queries = Queries(asked if asked is not None else np.empty((0, spec.features), np.float32), index, not asking)
-    items = _items(jobs)
+    queries = None if asked is None or not asking else Queries(asked, np.concatenate(asking).astype(np.int32), False)
+    return grow_work(spec, rows, _lay_out(jobs), queries)
+
+
+def grow_work(
+    spec: Spec,
+    rows: Rows,
+    work: Work,
+    queries: Queries | None = None,
+    before: Held[Working] = NO_TREES,
+    ground: Ground | None = None,
+) -> Growth:
+    """Grow nodes in this thread, wholly or where `queries` come by; items may remember small trees `before`."""
+    n, most = work.slots.size, split_room(spec)
+    samples = gather_samples(spec, rows, work.slots)
+    if queries is None:
+        queries = Queries(np.empty((0, spec.features), np.float32), np.empty(0, np.int32), True)
     sink = Sink(
-        np.empty(40 * slots.size + 4 * split_room(spec) + bucket_room(spec.bucket) + 1024, np.uint8),
-        np.zeros(2 * len(jobs) + slots.size // 16 + 16, RECORD),
-        np.array([0, 0, len(jobs)], np.int64),
+        np.empty(40 * n + 4 * most + bucket_room(spec.bucket) + 1024, np.uint8),
+        np.zeros(2 * work.nodes + n // 16 + 16, RECORD),
+        np.array([0, 0, work.nodes], np.int64),
     )
-    stats, scratch = make_stats(spec, 1), make_scratch(spec, slots.size)
-    while grow(spec, samples, queries, items, sink, stats, scratch) == FULL:
+    stats, scratch = ground or make_ground(spec, n)
+    scratch.known["job"] = NOTHING
+    while grow(spec, before.address, samples, queries, work.items, sink, stats, scratch) == FULL:
         data = np.empty(2 * sink.data.size, np.uint8)
         data[: sink.data.size] = sink.data
         sink = Sink(data, larger(sink.records, 2 * sink.records.size), sink.fill)
     return Growth(sink.records[: sink.fill[1]], sink.data[: sink.fill[0]], samples.slots[samples.index])
 
 
-def _items(jobs: Sequence[Job]) -> npt.NDArray[np.void]:
-    """The stack to begin with: the last job at the bottom."""
-    items = np.zeros(len(jobs) + BELOW, ITEM)
+def room_for(nodes: int, samples: int) -> Work:
+    """Room for so many nodes to grow, and for their samples."""
+    return Work(np.empty(nodes + BELOW, ITEM), np.empty(samples, np.uint32), nodes)
+
+
+def _lay_out(jobs: Sequence[Job]) -> Work:
+    work = room_for(len(jobs), sum(job.slots.size for job in jobs))
     start = q_start = 0
     for place, job in enumerate(jobs):
         end = start + job.slots.size
+        work.slots[start:end] = job.slots
         q_end = q_start + (job.asking.size if job.asking is not None else 0)
-        items[len(jobs) - 1 - place] = (job.path, job.stamp, start, end, q_start, q_end, job.tree, place)
+        item = (job.path, job.stamp, start, end, q_start, q_end, job.tree, place, NOTHING, 0, 0, 0)
+        work.items[len(jobs) - 1 - place] = item
         start, q_start = end, q_end
-    return items
+    return work
 
 
 def in_groups(jobs: Iterable[Job], together: int) -> Iterator[list[Job]]:
     """The jobs in order, as many at a time as have fewer than `together` samples between them, but at least one."""
-    group: list[Job] = []
+    return grouped(jobs, lambda job: job.slots.size, together)
+
+
+def grouped(things: Iterable[T], size_of: Callable[[T], int], together: int) -> Iterator[list[T]]:
+    """Things in order, as many at a time as are smaller than `together`, taken together, but at least one."""
+    group: list[T] = []
     size = 0
-    for job in jobs:
-        if group and size + job.slots.size >= together:
+    for thing in things:
+        more = size_of(thing)
+        if group and size + more >= together:
             yield group
             group, size = [], 0
-        group.append(job)
-        size += job.slots.size
+        group.append(thing)
+        size += more
     if group:
         yield group
 
@@ -390,11 +498,3 @@ def in_groups(jobs: Iterable[Job], together: int) -> Iterator[list[Job]]:
 def at_once(spec: Spec) -> int:
     """How many samples of small jobs are grown in one go."""
     return min(SAMPLES_AT_ONCE, VALUES_AT_ONCE // spec.features)
-
-
-def grow_parallel(spec: Spec, rows: Rows, jobs: Iterable[Job], pool: Executor | None) -> list[Growth]:
-    """Grow everything below `jobs`, some at once, spread over the pool's threads, in order."""
-    groups = list(in_groups(jobs, at_once(spec)))
-    if pool is None or len(groups) == 1:
-        return [grow_jobs(spec, rows, group) for group in groups]
-    return list(pool.map(lambda group: grow_jobs(spec, rows, group), groups))

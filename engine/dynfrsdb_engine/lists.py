@@ -37,6 +37,7 @@ from dynfrsdb_engine.spec import Spec
 from dynfrsdb_engine.working import (
     EDITS,
     LEAF_POINT,
+    NOTHING,
     TAGGED,
     TAGGINGS,
     TAGS,
@@ -151,7 +152,12 @@ def visit_bucket(spec: Spec, w: Working, rows: Rows, ops: Ops, item: Record, sta
     touch_bucket(w, row)
     if leaf:
         point.child = write_leaf(spec, w, n, totals)
+        return OVER
+    if added > 0:
+        bucket.was = NOTHING
     elif not was_tagged:
+        bucket.was, bucket.children = point.feature, point.child
+    if not was_tagged:
         bucket.kind, point.feature = TAG, TAGGED
         w.top[TAGS] += 1
         w.top[TAGGINGS] += 1

@@ -1,20 +1,22 @@
-"""Find things in the working set: tags to grow, records and lists that are not in memory."""
+"""Find things in the working set: tags to grow, laid out as work; records and lists that are not in memory."""
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
 
-from dynfrsdb_engine.grow import depth_of
+from dynfrsdb_engine.grow import Work, depth_of
 from dynfrsdb_engine.install import expected
 from dynfrsdb_engine.kernel import inner, kernel
 from dynfrsdb_engine.records import LEFT_TAGS, RIGHT_TAGS, TAG
-from dynfrsdb_engine.reference import Address
+from dynfrsdb_engine.reference import Address, refer
+from dynfrsdb_engine.slots import copy
 from dynfrsdb_engine.spec import Spec, spec_at
 from dynfrsdb_engine.working import (
     DIRTY_BUCKETS,
     DIRTY_NODES,
     MISSING,
+    NOTHING,
     TAGGED,
     Working,
     locate,
@@ -125,3 +127,44 @@ def expected_sizes(
     for i in range(trees.size):
         at, parent = locate(w, trees[i], paths[i], depth_of(paths[i]))
         sizes[i] = expected(w, trees[i], paths[i], parent)[1] if at >= 0 else -1
+
+
+@kernel
+def tag_sizes(w_address: Address[Working], points: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> int:
+    """How many samples the tags at these points have; returns how many of their lists are not in memory: those have a
+    size of less than 0."""
+    w, absent = working_at(w_address), ZERO
+    for i in range(points.size):
+        owner = np.int64(w.points[points[i]].owner)
+        sizes[i] = w.stats.head[owner].n if owner >= 0 else w.buckets[-2 - owner].n
+        if owner >= 0 and w.nodes[owner].list_at < 0:
+            sizes[i] = -sizes[i]
+            absent += 1
+    return absent
+
+
+@kernel
+def lay_out(
+    w_address: Address[Working], points: npt.NDArray[np.int64], asked_to: npt.NDArray[np.int64], work: Work
+) -> None:
+    """Make the tags at these points work to be done; `asked_to` is where the queries of each end."""
+    w, work = working_at(w_address), refer(work)
+    at, asked = ZERO, ZERO
+    for i in range(points.size):
+        item, owner = work.items[points.size - 1 - i], np.int64(w.points[points[i]].owner)
+        item.start, item.q_start, item.q_end, item.job = at, asked, asked_to[i], i
+        item.old, item.same = NOTHING, 0
+        if owner >= 0:
+            node, n = w.nodes[owner], w.stats.head[owner].n
+            item.path, item.stamp, item.tree = node.path, node.stamp, node.tree
+            copy(w.lists, node.list_at, n, work.slots, at)
+        else:
+            bucket = w.buckets[-2 - owner]
+            n = bucket.n
+            item.path, item.stamp, item.tree = bucket.path, bucket.stamp, bucket.tree
+            if bucket.was != NOTHING:
+                item.old, item.was, item.children = bucket.point, bucket.was, bucket.children
+            copy(w.slots[-2 - owner], ZERO, n, work.slots, at)
+        at += n
+        item.end = at
+        asked = asked_to[i]

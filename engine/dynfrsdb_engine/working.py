@@ -70,17 +70,22 @@ BUCKET = np.dtype(
         ("point", "i8"),
         ("n", "i8"),
         ("used", "i8"),
+        ("was", "i4"),
+        ("children", "i4"),
         ("kind", "i1"),
         ("dirty", "i1"),
     ],
     align=True,
 )
+"""A bucket that the open transaction has tagged, and that has lost samples only, has its small tree still in memory:
+`was` is the feature of its root and `children` are that one's. (Who meets a tag may note something in its point.)
+`was` is NOTHING otherwise."""
 ROOT = np.dtype([("stamp", "i8"), ("n", "i8"), ("tags", "i1")], align=True)
 CLEARED = np.dtype([("path", "u8"), ("tree", "i8")], align=True)
 EDIT = np.dtype([("path", "u8"), ("tree", "i8"), ("row", "i8"), ("slot", "u4"), ("sign", "i4")], align=True)
 
 LEAF_POINT, MISSING, TAGGED = -1, -2, -3
-NOBODY = -1
+NOBODY = NOTHING = -1
 TOP_POINT, TOP_LEAF, TOP_LIST, TOP_NODE, TOP_BUCKET, FREE_NODE, FREE_BUCKET = 0, 1, 2, 3, 4, 5, 6
 CLEARS, EDITS, DIRTY_NODES, DIRTY_BUCKETS, TAGS, CLOCK, TAGGINGS = 7, 8, 9, 10, 11, 12, 13
 TOPS = 14
@@ -248,6 +253,7 @@ def new_bucket(w: Working) -> int:
         row = w.top[TOP_BUCKET]
         w.top[TOP_BUCKET] += 1
     w.buckets[row].used = w.top[CLOCK]
+    w.buckets[row].was = NOTHING
     return row
 
 

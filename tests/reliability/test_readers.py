@@ -123,18 +123,18 @@ class Spy:
         self.read: Counter[int] = Counter()
         self.grown: Counter[int] = Counter()
         shelf: Any = db._view._shelf
-        records, grow = shelf.records, engine_forest.grow_jobs  # type: ignore[attr-defined]
+        records, grow = shelf.records, engine_forest.grow_work  # type: ignore[attr-defined]
 
         def spy_records(places: Any) -> Any:
             self.read.update(tree for tree, _, _ in places)
             return records(places)
 
-        def spy_grow(spec: Any, rows: Any, jobs: Any, *more: Any) -> Any:
-            self.grown.update(job.tree for job in jobs)
-            return grow(spec, rows, jobs, *more)
+        def spy_grow(spec: Any, rows: Any, work: Any, *more: Any) -> Any:
+            self.grown.update(work.items["tree"][: work.nodes].tolist())
+            return grow(spec, rows, work, *more)
 
         monkeypatch.setattr(shelf, "records", spy_records)
-        monkeypatch.setattr(engine_forest, "grow_jobs", spy_grow)
+        monkeypatch.setattr(engine_forest, "grow_work", spy_grow)
 
     def forget(self) -> None:
         """Start counting again."""
