@@ -13,18 +13,16 @@ so that one sample that leaves a list of thousands rewrites one chunk. `Shelf` r
 
 from __future__ import annotations
 
-from array import array
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 
 import numpy as np
 import numpy.typing as npt
 
-from dynfrsdb_engine.commit import Edits
-from dynfrsdb_engine.forest import Damaged
+from dynfrsdb_engine.chunks import Edits, Limits, edited
+from dynfrsdb_engine.commit import Changed
+from dynfrsdb_engine.forest import Damaged, Forest
 from dynfrsdb_engine.grow import Growth
-from dynfrsdb_engine.sealing import seal_growth
 from dynfrsdb_engine.source import Records
 from dynfrsdb_storage import Snapshot, WriteSession, layout, records
 
@@ -32,6 +30,7 @@ CHUNK = 450
 """Slots in a chunk when a long list is written: 1,800 bytes, so that two chunks share a page."""
 MOST = 474
 """Slots that a chunk may grow to before it is written as two."""
+LIMITS = Limits(CHUNK, MOST)
 SEEDS = records.seed("nodes"), records.seed("buckets")
 """Where the checksums of tree records begin."""
 FIRST_CHUNK = bytes(4)
@@ -134,51 +133,35 @@ def put_roots(session: WriteSession, roots: npt.NDArray[np.void], before: npt.ND
             session.put_roots(chunk, some["stamp"], some["n"], some["tags"])
 
 
-def put_changed(session: WriteSession, growth: Growth) -> None:
+def changed_records(forest: Forest) -> Changed:
+    """Everything that changed in a working set, as records of this store."""
+    return forest.changed(SEEDS, CHUNK)
+
+
+def put_changed(session: WriteSession, changed: Changed) -> None:
     """Write changed records, and long lists that are new."""
-    for database, sealed in zip(("nodes", "buckets"), seal_growth(growth, SEEDS, CHUNK), strict=True):
-        session.put_sealed(database, sealed)
+    session.put_sealed("nodes", changed.nodes)
+    session.put_sealed("buckets", changed.buckets)
 
 
 def edit_lists(session: WriteSession, wanted: Edits) -> None:
     """Take slots out of long lists and put slots in, rewriting only the chunks that change."""
-    edits = wanted.edits
-    if not edits.size:
+    if not wanted.edits.size:
         return
     keys: list[bytes] = wanted.keys.view(f"V{layout.BUCKET_KEY_BYTES}").ravel().tolist()
     near = session.snapshot.at_or_before("buckets", keys)
-    touched: dict[bytes, array[int]] = {}
-    for key, found, slot, sign in zip(keys, near, edits["slot"].tolist(), edits["sign"].tolist(), strict=True):
+    chunks: Payloads = {}
+    homes: list[bytes] = []
+    for key, found in zip(keys, near, strict=True):
         node = key[: layout.NODE_KEY_BYTES]
         if found is None or not found[0].startswith(node):
             found = _first_chunk(session.snapshot, node)
-        slots = touched.get(found[0])
-        if slots is None:
-            slots = touched[found[0]] = array("I", found[1])
-        at = bisect_left(slots, slot)
-        there = at < len(slots) and slots[at] == slot
-        if there == (sign > 0):
-            raise Damaged(*layout.parse_node_key(node), "does not list the samples that belong to it")
-        if there:
-            del slots[at]
-        else:
-            slots.insert(at, slot)
-    again: Payloads = {}
-    for key, slots in touched.items():
-        if 0 < len(slots) <= MOST and key.endswith(slots[0].to_bytes(4, "big")):
-            again[key] = slots.tobytes()
-        else:
-            session.delete("buckets", key)
-            parts = [slots] if 0 < len(slots) <= MOST else _pieces(slots)
-            node = key[: layout.NODE_KEY_BYTES]
-            again |= {node + part[0].to_bytes(4, "big"): part.tobytes() for part in parts}
-    session.put_many("buckets", again.items())
-
-
-def _pieces(slots: array[int]) -> list[array[int]]:
-    """Equal parts of at most CHUNK slots."""
-    size = -(-len(slots) // max(1, -(-len(slots) // CHUNK)))
-    return [slots[start : start + size] for start in range(0, len(slots), size or 1)]
+        homes.append(found[0])
+        chunks[found[0]] = found[1]
+    gone, again = edited(SEEDS[1], wanted.edits, homes, chunks, LIMITS)
+    for key in gone:
+        session.delete("buckets", key)
+    session.put_sealed("buckets", again)
 
 
 def _first_chunk(snapshot: Snapshot, node: bytes) -> tuple[bytes, bytes]:

@@ -35,6 +35,7 @@ from dynfrsdb import holds, inputs, request, suppression
 from dynfrsdb.errors import InvalidInput, RequestConflict, SampleExists, SampleNotFound, TransactionMisuse
 from dynfrsdb.receipt import Plan, Receipt, now, receipt_of
 from dynfrsdb.secrets import MODULUS
+from dynfrsdb.shelf import changed_records
 from dynfrsdb.snapshot import confirm_index
 from dynfrsdb.view import gathered_rows, in_words, read_rows
 from dynfrsdb_engine.forest import Effect, Samples
@@ -415,8 +416,8 @@ class Transaction:
         with self._db._gate.alone():
             self._apply()
             self._db._settle_small(self._open())
-            records = self._db._view.forest.dirty_records()
-            written = len(records.records)
+            changed = changed_records(self._db._view.forest)
+            written = changed.nodes.ends.size + changed.buckets.ends.size
             return Plan(
                 added=self._added,
                 removed=self._removed,
@@ -426,7 +427,7 @@ class Transaction:
                 resplit=self._effect.resplit,
                 voided=self._effect.voided,
                 records=written,
-                bytes=int(records.records["size"].sum()),
+                bytes=changed.nodes.values.size + changed.buckets.values.size,
                 seconds=round(time.perf_counter() - begun + COMMIT_SECONDS + RECORD_SECONDS * written, 4),
             )
 

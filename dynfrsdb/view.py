@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from dynfrsdb.errors import CorruptStore, EmptyForest, Error
 from dynfrsdb.settings import Settings
-from dynfrsdb.shelf import Shelf, clear, edit_lists, put_changed, put_roots
+from dynfrsdb.shelf import Shelf, changed_records, clear, edit_lists, put_changed, put_roots
 from dynfrsdb_engine.forest import BadRow, Damaged, Forest
 from dynfrsdb_engine.rows import Rows, gather_rows
 from dynfrsdb_engine.spec import Spec, make_spec
@@ -209,11 +209,11 @@ class View:
             clear(session, zip(cleared["tree"].tolist(), cleared["path"].tolist(), strict=True))
         with in_words(self.store.path):
             edit_lists(session, forest.edits())
-        written = forest.dirty_records()
-        put_changed(session, written)
+        changed = changed_records(forest)
+        put_changed(session, changed)
         put_roots(session, forest.w.roots, self._roots)
         session.state["tags"] += int(forest.w.top[TAGS])
-        if (written.records["stamp"] <= session.snapshot.commit).any():
+        if changed.stamp <= session.snapshot.commit:
             session.state["settled"] += 1  # a tag was grown, which no stamp tells other processes
 
     def has_growth(self) -> bool:

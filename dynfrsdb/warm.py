@@ -18,6 +18,7 @@ from dynfrsdb.api import create
 from dynfrsdb.api import open as open_store
 from dynfrsdb.database import Database
 from dynfrsdb.settings import Settings
+from dynfrsdb.shelf import changed_records
 from dynfrsdb.view import spec_of
 from dynfrsdb_engine.forest import Forest, Samples
 from dynfrsdb_engine.kernel import CACHED
@@ -86,7 +87,8 @@ def _compile_change() -> None:
     X, y = np.zeros((0, 1), np.float32), np.zeros(0, np.int64)
     forest.change(Samples(np.zeros(0, np.uint64), X, y, np.zeros(0, np.uint32), np.zeros(0, np.int8)), 1)
     forest.dirty_tags(1, 0)
-    forest.dirty_records()
+    forest.edits()
+    changed_records(forest)
     forest.mark_clean()
     forest.drop_changes()
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dynfrsdb.shelf import CHUNK, MOST, Shelf, edit_lists
-from dynfrsdb_engine.commit import Edits
+from dynfrsdb_engine.chunks import Edits
 from dynfrsdb_engine.working import EDIT
 from dynfrsdb_storage import Store, layout
 from tests.storage.people import new_store

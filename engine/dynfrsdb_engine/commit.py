@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dynfrsdb_engine.collect import free_below
-from dynfrsdb_engine.grow import NONE, RECORD, Growth, Sink
+from dynfrsdb_engine.grow import NONE
 from dynfrsdb_engine.kernel import inlined, inner, kernel
 from dynfrsdb_engine.prefetch import bring_row
 from dynfrsdb_engine.records import (
@@ -28,14 +28,25 @@ from dynfrsdb_engine.records import (
     split_room,
 )
 from dynfrsdb_engine.reference import Address, Held, refer
-from dynfrsdb_engine.sealing import BUCKET_KEY, put_key
+from dynfrsdb_engine.sealing import (
+    BUCKET_KEY,
+    CHECKSUM,
+    FIRST,
+    NODE_KEY,
+    Sealed,
+    close_value,
+    first_parts,
+    put_key,
+    put_slots,
+    room_for,
+    sealed_size,
+)
 from dynfrsdb_engine.spec import Spec, spec_at
 from dynfrsdb_engine.unaligned import put16, put32, put64, put_float
 from dynfrsdb_engine.working import (
     CLEARS,
     DIRTY_BUCKETS,
     DIRTY_NODES,
-    EDIT,
     EDITS,
     LEAF_POINT,
     MISSING,
@@ -46,8 +57,16 @@ from dynfrsdb_engine.working import (
     working_at,
 )
 
+LATE = np.int64(2**63 - 1)
 SOON = 5
 """How many records ahead lines are asked for."""
+
+
+class Room(NamedTuple):
+    """For each database: how many records, and how many bytes."""
+
+    nodes: npt.NDArray[np.int64]
+    buckets: npt.NDArray[np.int64]
 
 
 @inner
@@ -101,9 +120,52 @@ def pack_node(spec: Spec, w: Working, row: int, out: npt.NDArray[np.uint8], at: 
 
 
 @kernel
-def pack_dirty(spec_address: Address[Spec], w_address: Address[Working], sink: Sink) -> None:
-    """Write all dirty lines as records; a fresh long list is named by its place in `lists`."""
-    spec, w, sink = spec_at(spec_address), working_at(w_address), refer(sink)
+def measure_dirty(spec_address: Address[Spec], w_address: Address[Working], chunk: int, room: Room) -> None:
+    """Add up how many records there are for each database, and the bytes that they take at the most."""
+    spec, w, room = spec_at(spec_address), working_at(w_address), refer(room)
+    room.nodes[:] = 0
+    room.buckets[:] = 0
+    for i in range(w.top[DIRTY_NODES]):
+        row = np.int64(w.dirty_nodes[i])
+        room.nodes[0] += w.nodes[row].kind != 0
+        if w.nodes[row].kind != 0 and w.nodes[row].fresh:
+            n = w.stats.head[row].n
+            chunks = (n + chunk - 1) // chunk
+            room.buckets[0] += chunks
+            room.buckets[1] += 4 * n + CHECKSUM * chunks
+    room.nodes[1] = room.nodes[0] * sealed_size(split_room(spec))
+    for i in range(w.top[DIRTY_BUCKETS]):
+        bucket = w.buckets[w.dirty_buckets[i]]
+        room.buckets[0] += bucket.kind != 0
+        room.buckets[1] += sealed_size(bucket_room(bucket.n))
+
+
+@inner
+def put_list(seed: np.uint64, w: Working, row: int, chunk: int, of: int, out: Sealed) -> int:
+    """Write a long list in chunks, as records from `of` on; returns how many there are then."""
+    node, n = w.nodes[row], w.stats.head[row].n
+    for first in range(NONE, n, chunk):
+        slots = w.lists[node.list_at + first : node.list_at + min(first + chunk, n)]
+        put_key(out.keys, of, node.tree, node.path, np.int64(slots[0]))
+        put_slots(seed, slots, of, out)
+        of += 1
+    return of
+
+
+@kernel
+def seal_dirty(
+    spec_address: Address[Spec],
+    w_address: Address[Working],
+    chunk: int,
+    seeds: tuple[np.uint64, np.uint64],
+    nodes: Sealed,
+    buckets: Sealed,
+    fill: npt.NDArray[np.int64],
+) -> None:
+    """Write all dirty lines, and long lists that are new, as records; `fill` is how many nodes and buckets there are,
+    and the least stamp among them."""
+    spec, w, nodes, buckets = spec_at(spec_address), working_at(w_address), refer(nodes), refer(buckets)
+    of_nodes, of_buckets, least = NONE, NONE, LATE
     for i in range(w.top[DIRTY_NODES]):
         if i + SOON < w.top[DIRTY_NODES]:
             soon = np.int64(w.dirty_nodes[i + SOON])
@@ -114,13 +176,14 @@ def pack_dirty(spec_address: Address[Spec], w_address: Address[Working], sink: S
         node = w.nodes[row]
         if node.kind == 0:
             continue
-        record = sink.records[sink.fill[1]]
-        record.path, record.tree, record.bucket, record.at = node.path, node.tree, 0, sink.fill[0]
-        record.list_at, record.stamp = node.list_at, node.stamp
-        record.list_size = w.stats.head[row].n if node.fresh else 0
-        sink.fill[0] = pack_node(spec, w, row, sink.data, sink.fill[0])
-        record.size = sink.fill[0] - record.at
-        sink.fill[1] += 1
+        least = min(least, node.stamp)
+        put_key(nodes.keys, of_nodes, node.tree, node.path, FIRST)
+        begin = nodes.ends[of_nodes - 1] if of_nodes else NONE
+        end = pack_node(spec, w, row, nodes.values, begin + CHECKSUM)
+        close_value(seeds[0], nodes, of_nodes, begin, end)
+        of_nodes += 1
+        if node.fresh:
+            of_buckets = put_list(seeds[1], w, row, chunk, of_buckets, buckets)
     for i in range(w.top[DIRTY_BUCKETS]):
         if i + SOON < w.top[DIRTY_BUCKETS]:
             bring_row(w.buckets, np.int64(w.dirty_buckets[i + SOON]))
@@ -129,53 +192,38 @@ def pack_dirty(spec_address: Address[Spec], w_address: Address[Working], sink: S
         bucket = w.buckets[row]
         if bucket.kind == 0:
             continue
-        record = sink.records[sink.fill[1]]
-        record.path, record.tree, record.bucket, record.at = bucket.path, bucket.tree, 1, sink.fill[0]
-        record.list_at, record.list_size, record.stamp = -1, 0, bucket.stamp
-        sink.fill[0] = pack_bucket(spec, w, row, sink.data, sink.fill[0])
-        record.size = sink.fill[0] - record.at
-        sink.fill[1] += 1
+        least = min(least, bucket.stamp)
+        put_key(buckets.keys, of_buckets, bucket.tree, bucket.path, FIRST)
+        begin = buckets.ends[of_buckets - 1] if of_buckets else NONE
+        end = pack_bucket(spec, w, row, buckets.values, begin + CHECKSUM)
+        close_value(seeds[1], buckets, of_buckets, begin, end)
+        of_buckets += 1
+    fill[0], fill[1], fill[2] = of_nodes, of_buckets, least
 
 
-def dirty_records(spec: Held[Spec], working: Held[Working]) -> Growth:
-    """Every changed record, ready to be written."""
-    w = working.value
-    nodes, buckets = int(w.top[DIRTY_NODES]), int(w.top[DIRTY_BUCKETS])
-    data = np.empty(nodes * split_room(spec.value) + buckets * bucket_room(spec.value.bucket) + 1, np.uint8)
-    sink = Sink(data, np.zeros(nodes + buckets, RECORD), np.zeros(3, np.int64))
-    pack_dirty(spec.address, working.address, sink)
-    return Growth(sink.records[: sink.fill[1]], sink.data[: sink.fill[0]], w.lists)
+class Changed(NamedTuple):
+    """Every changed record, ready to be written, and the least stamp among them."""
+
+    nodes: Sealed
+    buckets: Sealed
+    stamp: int
 
 
-class Edits(NamedTuple):
-    """Slots to take out of, or put into, long lists that stay on disk, and the keys of where they belong: that of a
-    chunk which begins with the slot."""
-
-    edits: npt.NDArray[np.void]
-    keys: npt.NDArray[np.uint8]
+def _room(most: npt.NDArray[np.int64], key_bytes: int) -> Sealed:
+    records, size = most.tolist()
+    return room_for(records, key_bytes, size)
 
 
-@kernel
-def pick_edits(w_address: Address[Working], out: Edits) -> int:
-    """Copy those edits whose lists are not written wholly anyway; returns how many."""
-    w, out = working_at(w_address), refer(out)
-    found = NONE
-    for i in range(w.top[EDITS]):
-        edit = w.edits[i]
-        node = w.nodes[edit.row]
-        if node.kind != 0 and node.tree == edit.tree and node.path == edit.path and not node.fresh:
-            put_key(out.keys, found, edit.tree, edit.path, np.int64(edit.slot))
-            out.edits[found] = edit
-            found += 1
-    return found
-
-
-def list_edits(working: Held[Working]) -> Edits:
-    """What changes in long lists that stay on disk."""
-    most = int(working.value.top[EDITS])
-    room = Edits(np.empty(most, EDIT), np.empty((most, BUCKET_KEY), np.uint8))
-    found = pick_edits(working.address, room)
-    return Edits(room.edits[:found], room.keys[:found])
+def changed_records(spec: Held[Spec], working: Held[Working], seeds: tuple[int, int], chunk: int) -> Changed:
+    """Every changed record, with long lists that are new in chunks of so many slots; `seeds` are those of the two
+    databases."""
+    room = Room(np.empty(2, np.int64), np.empty(2, np.int64))
+    measure_dirty(spec.address, working.address, chunk, room)
+    nodes, buckets = _room(room.nodes, NODE_KEY), _room(room.buckets, BUCKET_KEY)
+    fill, both = np.empty(3, np.int64), (np.uint64(seeds[0]), np.uint64(seeds[1]))
+    seal_dirty(spec.address, working.address, chunk, both, nodes, buckets, fill)
+    of_nodes, of_buckets, stamp = fill.tolist()
+    return Changed(first_parts(nodes, of_nodes), first_parts(buckets, of_buckets), stamp)
 
 
 @inner

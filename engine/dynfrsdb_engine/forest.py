@@ -15,8 +15,9 @@ import numpy.typing as npt
 from dynfrsdb_engine import change as changes
 from dynfrsdb_engine import predict as predicting
 from dynfrsdb_engine.batch import LANES, answer_many
+from dynfrsdb_engine.chunks import Edits, list_edits
 from dynfrsdb_engine.collect import Ops
-from dynfrsdb_engine.commit import Edits, dirty_records, drop_dirty, list_edits, mark_clean
+from dynfrsdb_engine.commit import Changed, changed_records, drop_dirty, mark_clean
 from dynfrsdb_engine.digest import tree_bytes
 from dynfrsdb_engine.grow import (
     BadRow,
@@ -298,9 +299,9 @@ class Forest(Resident):
             raise Damaged(int(item["tree"]), int(item["path"]), "does not hold a sample that belongs there")
         raise Damaged(int(item["tree"]), int(item["path"]), "has a sample whose row fails its hash")
 
-    def dirty_records(self) -> Growth:
-        """Every changed record."""
-        return dirty_records(self._spec, self._working)
+    def changed(self, seeds: tuple[int, int], chunk: int) -> Changed:
+        """Every changed record; checksums go on from `seeds`, and new lists are in chunks of so many slots."""
+        return changed_records(self._spec, self._working, seeds, chunk)
 
     def cleared(self) -> npt.NDArray[np.void]:
         """Nodes whose old records, and all below them, must be deleted before the changed ones are written."""

@@ -93,17 +93,33 @@ def put_key(keys: npt.NDArray[np.uint8], i: int, tree: int, path: np.uint64, chu
 
 
 @inner
+def close_value(seed: np.uint64, sealed: Sealed, i: int, begin: int, end: int) -> None:
+    """Value `i` begins at `begin`, and its payload is there and goes to `end`: write what is around it."""
+    key, out = sealed.keys[i], sealed.values
+    first = begin + CHECKSUM
+    last = begin + sealed_size(end - first)
+    for j in range(end, last):
+        out[j] = 0
+    put32(out, begin, np.int64(crc32(crc32(seed, key, 0, key.size), out, first, last)))
+    sealed.ends[i] = last
+
+
+@inner
 def put_value(seed: np.uint64, data: npt.NDArray[np.uint8], at: int, size: int, i: int, sealed: Sealed) -> None:
     """Write value `i`, whose key is there: that of the payload `data[at : at + size]`."""
-    key, out = sealed.keys[i], sealed.values
     begin = sealed.ends[i - 1] if i else np.int64(0)
-    end = begin + sealed_size(size)
-    first = begin + CHECKSUM
-    copy_bytes(data, at, size, out, first)
-    for j in range(first + size, end):
-        out[j] = 0
-    put32(out, begin, np.int64(crc32(crc32(seed, key, 0, key.size), out, first, end)))
-    sealed.ends[i] = end
+    copy_bytes(data, at, size, sealed.values, begin + CHECKSUM)
+    close_value(seed, sealed, i, begin, begin + CHECKSUM + size)
+
+
+@inner
+def put_slots(seed: np.uint64, slots: npt.NDArray[np.uint32], i: int, sealed: Sealed) -> None:
+    """Write value `i`, whose key is there: that of a chunk of a long list."""
+    begin = sealed.ends[i - 1] if i else np.int64(0)
+    at = begin + CHECKSUM
+    for slot in slots:
+        at = put32(sealed.values, at, np.int64(slot))
+    close_value(seed, sealed, i, begin, at)
 
 
 @kernel
@@ -168,6 +184,12 @@ def seal_records(
 def room_for(keys: int, key_bytes: int, value_bytes: int) -> Sealed:
     """Room for so many records of one database."""
     return Sealed(np.empty((keys, key_bytes), np.uint8), np.empty(value_bytes, np.uint8), np.empty(keys, np.int64))
+
+
+def first_parts(sealed: Sealed, count: int) -> Sealed:
+    """The first records of some."""
+    end = int(sealed.ends[count - 1]) if count else 0
+    return Sealed(sealed.keys[:count], sealed.values[:end], sealed.ends[:count])
 
 
 def seal_growth(growth: Growth, seeds: tuple[int, int], chunk: int) -> tuple[Sealed, Sealed]:

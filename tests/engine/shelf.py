@@ -7,19 +7,23 @@ do on disk.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+from dynfrsdb_engine.commit import Changed
 from dynfrsdb_engine.forest import Forest, Samples
-from dynfrsdb_engine.grow import Growth, Job, grow_jobs
+from dynfrsdb_engine.grow import Job, grow_jobs
 from dynfrsdb_engine.rows import Rows
+from dynfrsdb_engine.sealing import Sealed
 from dynfrsdb_engine.source import Records
 from dynfrsdb_engine.spec import Spec, make_spec
 from tests import naive
 
 GOLDEN = np.uint64(naive.GOLDEN)
+SEEDS, CHUNK = (1, 2), 3
+"""Where checksums begin, and how many slots of a long list are in a record: anything will do."""
 
 
 def spec_of(settings: naive.Settings, bucket: int) -> Spec:
@@ -62,6 +66,19 @@ class RowTable:
     @property
     def rows(self) -> Rows:
         return Rows(self.words, self.words.view(np.float32), self.multipliers)
+
+
+def payloads(sealed: Sealed) -> Iterator[tuple[bytes, bytes]]:
+    """Keys and payloads of sealed records, without checksums; large ones have zeros behind them."""
+    begins = [0, *sealed.ends.tolist()]
+    for key, begin, end in zip(sealed.keys, begins, begins[1:], strict=False):
+        yield key.tobytes(), sealed.values[begin + 4 : end].tobytes()
+
+
+def place_of(key: bytes) -> tuple[int, int]:
+    """The (tree, path) in the key of a record."""
+    depth = key[9]
+    return int.from_bytes(key[:2], "big"), 1 << depth | int.from_bytes(key[2:9], "big") >> 56 - depth
 
 
 def _is_below(place: tuple[int, int], tops: Sequence[tuple[int, int]]) -> bool:
@@ -110,17 +127,20 @@ class Shelf:
             kept = self.lists[place][self.lists[place] != edit["slot"]]
             assert edit["sign"] > 0 or kept.size == self.lists[place].size - 1
             self.lists[place] = np.sort(np.append(kept, edit["slot"]) if edit["sign"] > 0 else kept).astype(np.uint32)
-        self.put(forest.dirty_records())
+        self.put(forest.changed(SEEDS, CHUNK))
         forest.mark_clean()
         self.roots[:] = forest.w.roots
 
-    def put(self, growth: Growth) -> None:
-        for record in growth.records:
-            place = (int(record["tree"]), int(record["path"]))
-            data = growth.data[record["at"] : record["at"] + record["size"]].tobytes()
-            (self.buckets if record["bucket"] else self.nodes)[place] = data
-            if record["list_size"]:
-                self.lists[place] = growth.lists[record["list_at"] : record["list_at"] + record["list_size"]].copy()
+    def put(self, changed: Changed) -> None:
+        self.nodes.update((place_of(key), payload) for key, payload in payloads(changed.nodes))
+        lists: dict[tuple[int, int], bytes] = {}
+        for key, payload in payloads(changed.buckets):
+            place = place_of(key)
+            if place in self.nodes:
+                lists[place] = lists.get(place, b"") + payload
+            else:
+                self.buckets[place] = payload
+        self.lists.update((place, np.frombuffer(slots, "<u4").astype(np.uint32)) for place, slots in lists.items())
 
     def _clear(self, tree: int, path: int) -> None:
         for its_tree, its_path, bucket, _ in self._below([(tree, path)]):

@@ -1,0 +1,173 @@
+"""Long lists on disk, changed chunk by chunk.
+
+A long list lies on disk as sorted slots in chunks, each under its smallest slot. A change notes which slots leave a
+list and which come (`Working.edits`); a commit brings the one chunk that each of them belongs to and writes it anew:
+
+    17 .. 3980     less 23              the same key
+    3991 .. 8000   less 3991            its first slot went: the record moves to another key
+    8017 .. 9900   one more, too many   two chunks of equal size
+
+Where chunks lie is the business of the caller, who finds them by the keys that `list_edits` gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dynfrsdb_engine.collect import place_in_order
+from dynfrsdb_engine.kernel import inner, kernel
+from dynfrsdb_engine.reference import Address, Held, refer
+from dynfrsdb_engine.sealing import (
+    BUCKET_KEY,
+    CHECKSUM,
+    NODE_KEY,
+    Sealed,
+    first_parts,
+    put_big,
+    put_key,
+    put_slots,
+    room_for,
+)
+from dynfrsdb_engine.source import Damaged
+from dynfrsdb_engine.unaligned import get32
+from dynfrsdb_engine.working import EDIT, EDITS, Working, working_at
+
+NONE, GOOD = np.int64(0), np.int64(-1)
+
+
+class Edits(NamedTuple):
+    """Slots to take out of, or put into, long lists that stay on disk, and the keys of where they belong: that of a
+    chunk which begins with the slot."""
+
+    edits: npt.NDArray[np.void]
+    keys: npt.NDArray[np.uint8]
+
+
+class Chunks(NamedTuple):
+    """Chunks that change, as they are: keys, one to a line, all their bytes, and where those of each end; `home` is the
+    chunk of each edit."""
+
+    keys: npt.NDArray[np.uint8]
+    data: npt.NDArray[np.uint8]
+    ends: npt.NDArray[np.int64]
+    home: npt.NDArray[np.int64]
+
+
+class Limits(NamedTuple):
+    """How many slots a chunk is given, and how many it may have before it is written as two."""
+
+    given: int
+    most: int
+
+
+@kernel
+def pick_edits(w_address: Address[Working], out: Edits) -> int:
+    """Copy those edits whose lists are not written wholly anyway; returns how many."""
+    w, out = working_at(w_address), refer(out)
+    found = NONE
+    for i in range(w.top[EDITS]):
+        edit = w.edits[i]
+        node = w.nodes[edit.row]
+        if node.kind != 0 and node.tree == edit.tree and node.path == edit.path and not node.fresh:
+            put_key(out.keys, found, edit.tree, edit.path, np.int64(edit.slot))
+            out.edits[found] = edit
+            found += 1
+    return found
+
+
+def list_edits(working: Held[Working]) -> Edits:
+    """What changes in long lists that stay on disk."""
+    most = int(working.value.top[EDITS])
+    room = Edits(np.empty(most, EDIT), np.empty((most, BUCKET_KEY), np.uint8))
+    found = pick_edits(working.address, room)
+    return Edits(room.edits[:found], room.keys[:found])
+
+
+@inner
+def edit_chunk(slots: npt.NDArray[np.uint32], n: int, slot: np.uint32, sign: int) -> int:
+    """Take a slot out of the first `n`, which are in order, or put it in; returns how many there are then, -1 if it was
+    not there, or was there already."""
+    at = place_in_order(slots, n, slot)
+    there = at < n and slots[at] == slot
+    if there == (sign > 0):
+        return -1
+    if there:
+        for i in range(at, n - 1):
+            slots[i] = slots[i + 1]
+        return n - 1
+    for i in range(n, at, -1):
+        slots[i] = slots[i - 1]
+    slots[at] = slot
+    return n + 1
+
+
+@inner
+def put_chunk(seed: np.uint64, key: npt.NDArray[np.uint8], slots: npt.NDArray[np.uint32], i: int, out: Sealed) -> None:
+    """Write record `i`: slots, under the node's part of `key` and the first of them."""
+    its = out.keys[i]
+    for j in range(NODE_KEY):
+        its[j] = key[j]
+    put_big(its, NODE_KEY, np.uint64(slots[0]), 4)
+    put_slots(seed, slots, i, out)
+
+
+@kernel
+def edit_chunks(
+    seed: np.uint64,
+    edits: npt.NDArray[np.void],
+    chunks: Chunks,
+    limits: Limits,
+    moved: npt.NDArray[np.int8],
+    out: Sealed,
+    count: npt.NDArray[np.int64],
+) -> int:
+    """Make all edits, those of one chunk one behind the other; writes the new chunks, `count` of them, and notes which
+    keys are not used any more. Returns GOOD, or an edit that does not fit its chunk."""
+    chunks, limits, out = refer(chunks), refer(limits), refer(out)
+    slots, edit = np.empty(chunks.data.size // 4 + edits.size, np.uint32), NONE
+    for c in range(chunks.ends.size):
+        begin = chunks.ends[c - 1] if c else NONE
+        n = (chunks.ends[c] - begin) // 4
+        for i in range(n):
+            slots[i] = get32(chunks.data, begin + 4 * i)
+        first = slots[0]
+        while edit < edits.size and chunks.home[edit] == c:
+            n = edit_chunk(slots, n, edits[edit].slot, np.int64(edits[edit].sign))
+            if n < 0:
+                return edit
+            edit += 1
+        moved[c] = n == 0 or n > limits.most or slots[0] != first
+        parts = np.int64(n > 0) if n <= limits.most else (n + limits.given - 1) // limits.given
+        size = (n + parts - 1) // max(parts, np.int64(1))
+        for part in range(parts):
+            put_chunk(seed, chunks.keys[c], slots[part * size : min((part + 1) * size, n)], count[0], out)
+            count[0] += 1
+    return GOOD
+
+
+def edited(
+    seed: int, edits: npt.NDArray[np.void], homes: Sequence[bytes], chunks: Mapping[bytes, bytes], limits: Limits
+) -> tuple[list[bytes], Sealed]:
+    """The keys of chunks that are no more, and the chunks that are written instead of `chunks`; `homes` are the keys of
+    those that each edit belongs to."""
+    places = {key: place for place, key in enumerate(chunks)}
+    home = np.array([places[key] for key in homes], np.int64)
+    if len(homes) > len(chunks):
+        order = np.argsort(home, kind="stable")
+        edits, home = edits[order], home[order]
+    data = np.frombuffer(b"".join(chunks.values()), np.uint8)
+    ends = np.cumsum(np.fromiter(map(len, chunks.values()), np.int64, len(chunks)))
+    keys = np.frombuffer(b"".join(chunks), np.uint8).reshape(-1, BUCKET_KEY)
+    records = 3 * len(chunks) + len(edits) // limits.given
+    room = room_for(records, BUCKET_KEY, data.size + 4 * len(edits) + int(CHECKSUM) * records)
+    moved, count = np.empty(len(chunks), np.int8), np.zeros(1, np.int64)
+    bad = edit_chunks(np.uint64(seed), edits, Chunks(keys, data, ends, home), limits, moved, room, count)
+    if bad >= 0:
+        place = int(edits[bad]["tree"]), int(edits[bad]["path"])
+        raise Damaged(*place, "does not list the samples that belong to it")
+    gone = [key for key, went in zip(chunks, moved.tolist(), strict=True) if went]
+    return gone, first_parts(room, int(count[0]))
