@@ -37,20 +37,24 @@ def work(path: str, rows: str, ids: str, patience: str = "inf") -> dict[str, Any
     import numpy as np
 
     import dynfrsdb
+    from benchmark.parts import Parts
 
-    X, removals, queries = np.load(rows), [], []
+    X, removals, queries, spent = np.load(rows), [], [], []
     end = time.perf_counter() + float(patience)
-    with dynfrsdb.open(path, "w") as db:
+    with dynfrsdb.open(path, "w") as db, Parts() as parts:
         for turn, id in enumerate(np.load(ids).tolist()):
             started = time.perf_counter()
             if started > end:
                 break
+            parts.take()
             db.remove([id])
             removed = time.perf_counter()
+            spent.append(parts.take())
             db.predict_proba(X[turn % len(X)][None])
             removals.append(removed - started)
             queries.append(time.perf_counter() - removed)
-        return {"peak": memory(), "anonymous": memory("RssAnon"), "removals": removals, "queries": queries}
+        found = {"peak": memory(), "anonymous": memory("RssAnon")}
+        return {**found, "removals": removals, "queries": queries, "spent": spent}
 
 
 def first(path: str, rows: str, cold: str, small: str) -> dict[str, Any]:

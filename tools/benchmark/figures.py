@@ -80,11 +80,11 @@ def seconds(act: Callable[..., Any], *arguments: Any) -> float:
     return time.perf_counter() - started
 
 
-def in_turns(rounds: int, ours: Callable[[int], Any], partner: Callable[[int], Any]) -> tuple[Stopwatch, Stopwatch]:
-    """Time two things in turns, each first every other time, so that both see the same disk and the same neighbours."""
-    found = Stopwatch(), Stopwatch()
+def in_turns(rounds: int, *acts: Callable[[int], Any]) -> list[Stopwatch]:
+    """Time things in turns, backwards every other time, so that all see the same disk and the same neighbours."""
+    found = [Stopwatch() for _ in acts]
     for i in range(rounds):
-        turn = [(found[0], ours), (found[1], partner)]
+        turn = list(zip(found, acts, strict=True))
         for watch, act in turn if i % 2 == 0 else reversed(turn):
             watch.time(act, i)
     return found

@@ -14,6 +14,7 @@ from typing import Any
 import dynfrsdb
 from benchmark.bare import Change, Watch, differing
 from benchmark.figures import Stopwatch, in_turns, seconds
+from benchmark.parts import KERNELS, PARTS, Parts
 from benchmark.trial import Trial, store_size
 
 CALLS = 50
@@ -26,18 +27,21 @@ IN_ONE = 10
 def inside(trial: Trial) -> None:
     """One removal inside an open transaction, working set warm, before the commit: each walking its trees at once, as
     if somebody looked in between, and several that walk together, as a transaction lets them."""
-    alone, together = Stopwatch(), Stopwatch()
+    alone, together, kernels = Stopwatch(), Stopwatch(), list[float]()
     ids = iter(trial.ids(2 * (trial.effort.open_rounds + 1) * IN_ONE, seed=1))
-    with trial.warm("auto") as db:
+    with trial.warm("auto") as db, Parts() as parts:
         for _ in range(trial.effort.open_rounds + 1):
             with db.transaction() as txn:
                 for _ in range(IN_ONE):
+                    parts.take()
                     alone.time(_remove_now, txn, [next(ids)])
+                    kernels.append(parts.take()[KERNELS])
             trial.heat(db)
             with db.transaction() as txn:
                 together.time(_remove_now, txn, [next(ids) for _ in range(IN_ONE)])
             trial.heat(db)
     trial.note("removal, before commit", alone.without(IN_ONE))
+    trial.note("removal, before commit: kernels", kernels[IN_ONE:])
     trial.note("removal, before commit: together", [whole / IN_ONE for whole in together.seconds[1:]])
 
 
@@ -96,11 +100,20 @@ def record(trial: Trial, batches: Sequence[list[int]], policy: str | None) -> tu
 
 
 def _replay(trial: Trial, name: str, ids: list[int], changes: list[Change]) -> None:
-    with trial.warm(POLICIES[name]) as db, trial.bare() as bare, Watch(db.path) as watch:
-        ours, theirs = in_turns(len(ids), lambda i: db.remove([ids[i]]), lambda i: bare.apply(changes[i]))
+    spent: list[dict[str, float]] = []
+    with trial.warm(POLICIES[name]) as db, trial.bare() as bare, Watch(db.path) as watch, Parts() as parts:
+
+        def remove(i: int) -> None:
+            parts.take()
+            db.remove([ids[i]])
+            spent.append(parts.take())
+
+        ours, theirs = in_turns(len(ids), remove, lambda i: bare.apply(changes[i]))
         unlike = differing(watch.contents(), bare.contents())
     trial.note(f"removal, {name}", ours := ours.without(WARM_UP))
     trial.note(f"removal, {name}: bare LMDB", theirs := theirs.without(WARM_UP))
+    for part in PARTS:
+        trial.note(f"removal, {name}: {part}", [one[part] for one in spent[WARM_UP:]])
     trial.note(f"removal, {name}: pages by the I/O counter", ours.pages, "")
     trial.note(f"removal, {name}: pages by the I/O counter, bare LMDB", theirs.pages, "")
     trial.note(f"removal, {name}: records that differ from bare LMDB at the end", unlike, "")

@@ -20,6 +20,7 @@ from benchmark.confined import confined
 from benchmark.data import physics
 from benchmark.figures import Figure
 from benchmark.measure_process import child
+from benchmark.parts import PARTS
 from benchmark.trial import small_store, store_size
 
 ROWS = (88_000, 880_000, 8_800_000)
@@ -75,6 +76,8 @@ def _work(store: Path, rows: int, questions: Path, directory: Path, note: Callab
     remember_pages(store)
     done = child("work", str(store), str(questions), str(chosen))
     note("removal", done["removals"][SETTLED_IN:])
+    for part in PARTS:
+        note(f"removal: {part}", [one[part] for one in done["spent"][SETTLED_IN:]])
     note("query after a removal", done["queries"][SETTLED_IN:])
     note("store size after that", [store_size(store)], "B")
     note("memory", [done["peak"]], "B")

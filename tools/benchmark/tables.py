@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from benchmark.data import PLANS
 from benchmark.figures import Figure
+from benchmark.parts import PARTS
 from benchmark.report import TARGETS, cells, markdown, quantity, times
 from benchmark.results import Results
 from benchmark.targets import SCALE, Row, scale_rows
@@ -44,19 +46,52 @@ def sets(results: Results) -> str:
 
 def building(results: Results) -> str:
     """Building, with one thread and with two, beside scikit-learn."""
-    heads = ("set", "build", "two threads", "retrain", "of the retrain", "scikit-learn's random forest", "n")
+    heads = (
+        "set",
+        "build",
+        "two threads",
+        "faster by",
+        "growing alone: faster by",
+        "retrain",
+        "of the retrain",
+        "scikit-learn's random forest",
+        "n",
+    )
     lines = []
     for name, one in results.sets.items():
         ours, retrain = one.figures.get("build"), one.figures.get("retrain")
         if ours is not None and retrain is not None:
+            alone = [one.figures.get(f"growing alone{more}") for more in ("", ", two threads")]
             double, forest = (one.figures.get(key) for key in ("build, two threads", "random forest, training"))
+            faster = [_ratio(ours, double), _ratio(*alone)]
             share = times(ours.median / retrain.median)
-            lines.append((name, _p(ours), _p(double), _p(retrain), share, _p(forest), f"{ours.n:,}"))
+            lines.append((name, _p(ours), _p(double), *faster, _p(retrain), share, _p(forest), f"{ours.n:,}"))
     return markdown(heads, lines)
 
 
 def _p(figure: Figure | None, part: str = "median") -> str:
     return "" if figure is None else quantity(getattr(figure, part), figure.unit)
+
+
+def _ratio(one: Figure | None, other: Figure | None) -> str:
+    return "" if one is None or other is None else times(one.median / other.median)
+
+
+def spent(results: Results) -> str:
+    """What of a durable removal is spent where, medians."""
+    heads = ("set", "policy", "whole", *PARTS, "the rest: Python", "whole without that, of bare LMDB")
+    lines = []
+    for name, one in results.sets.items():
+        for policy in POLICIES:
+            key = f"removal, {policy}"
+            whole, bare, *parts = (
+                one.figures.get(key + more) for more in ("", ": bare LMDB", *(f": {p}" for p in PARTS))
+            )
+            if whole is not None and bare is not None and all(parts):
+                rest = max(0.0, whole.median - sum(part.median for part in parts if part is not None))
+                floor = times((whole.median - rest) / bare.median)
+                lines.append((name, policy, _p(whole), *map(_p, parts), quantity(rest, "s"), floor))
+    return markdown(heads, lines)
 
 
 def removal(results: Results) -> str:
@@ -108,15 +143,29 @@ def pages(results: Results) -> str:
 
 def inside(results: Results) -> str:
     """One removal before its commit."""
-    heads = ("set", "mean", "p50", "p99", "of the retrain, mean", "n", "ten that walk together, each", "of the retrain")
+    heads = (
+        "set",
+        "mean",
+        "p50",
+        "p99",
+        "of the retrain, mean",
+        "n",
+        "kernels alone, mean",
+        "of the retrain",
+        "the C++",
+        "ten that walk together, each",
+        "of the retrain",
+    )
     lines = []
     for name, one in results.sets.items():
         ours, retrain = one.figures.get("removal, before commit"), one.figures.get("retrain")
-        together = one.figures.get("removal, before commit: together")
-        if ours is not None and together is not None and retrain is not None:
-            ratios = [times(figure.mean / retrain.median) for figure in (ours, together)]
+        kernels, together = (one.figures.get(f"removal, before commit: {what}") for what in ("kernels", "together"))
+        if ours is not None and kernels is not None and together is not None and retrain is not None:
+            ratios = [times(figure.mean / retrain.median) for figure in (ours, kernels, together)]
             first = (_p(ours, "mean"), _p(ours), _p(ours, "p99"), ratios[0], f"{ours.n:,}")
-            lines.append((name, *first, _p(together, "mean"), ratios[1]))
+            aims = PLANS[name].aims
+            cpp = "" if aims is None else times(aims.removal)
+            lines.append((name, *first, _p(kernels, "mean"), ratios[1], cpp, _p(together, "mean"), ratios[2]))
     return markdown(heads, lines)
 
 

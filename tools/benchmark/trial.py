@@ -23,6 +23,7 @@ import dynfrsdb
 from benchmark.bare import Bare
 from benchmark.data import DataSet, load
 from benchmark.figures import Figure, Stopwatch
+from dynfrsdb.warm import warm
 from dynfrsdb_storage import layout
 from dynfrsdb_storage.disk import keep_allocated
 
@@ -38,7 +39,7 @@ SEED = 20_250_701
 class Effort:
     """How much is measured."""
 
-    builds: int = 3
+    builds: int = 9
     removals: int = 200
     tail: int = 1_000
     open_rounds: int = 10
@@ -201,6 +202,7 @@ def warm_up(directory: Path) -> None:
     """Compile or load every kernel before anything is timed: those of writers, and those of readers that follow.
 
     Leaves a small store there, with which other processes load theirs."""
+    warm()
     (directory / SMALL).mkdir()
     trial = Trial(load("tiny", directory), directory / SMALL, Effort.suited(0, quick=True))
     with trial.warm("auto") as db:
