@@ -18,9 +18,10 @@ Bottom up:
     recount     what a change does to the statistics of one split
     lists       ... and to buckets and long lists
     change      the walk that brings changes to every node they touch
-    commit      working set -> records, for a commit
     checksum    CRC-32, as zlib has it
     sealing     records -> keys and values as a store keeps them
+    commit      working set -> records, for a commit
+    chunks      ... and long lists that stay on disk, changed there
     keyed       the sum of a keyed hash over rows
     predict     rows of features -> answers, or what is missing to give one
     batch       ... many rows at once, if nothing is missing

@@ -29,7 +29,7 @@ from dynfrsdb_engine.grow import (
     grouped,
     grow_work,
     make_ground,
-    room_for,
+    work_for,
 )
 from dynfrsdb_engine.kernel import Record
 from dynfrsdb_engine.lists import MISPLACED, NEED_LISTS, NEED_RECORD, NO_ROOM, OVER, WAIT
@@ -171,8 +171,7 @@ class Forest(Resident):
             places, which = np.unique(tagged[["tree", "path"]], return_inverse=True)
             points = np.array([self._point(tree, path) for tree, path in places.tolist()], np.int64)
             rows = tagged["row"][np.argsort(which, kind="stable")].astype(np.int32)
-            self._tag_sizes(points)
-            work = self._lay_out(points, np.cumsum(np.bincount(which)))
+            work = self._work(points, self._tag_sizes(points), np.cumsum(np.bincount(which)))
             self._take(self._grow(work, Queries(X, rows, False)))
 
     def _tag_sizes(self, points: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -183,11 +182,11 @@ class Forest(Resident):
             self._load_lists(nodes["tree"], nodes["path"], nodes["point"])
         return np.abs(sizes)
 
-    def _lay_out(self, points: npt.NDArray[np.int64], asked_to: npt.NDArray[np.int64]) -> Work:
-        """The tags at these points as work to be done; `asked_to` says where the queries of each end."""
-        sizes = np.empty(points.size, np.int64)
-        tag_sizes(self._working.address, points, sizes)
-        work = room_for(points.size, int(sizes.sum()))
+    def _work(
+        self, points: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], asked_to: npt.NDArray[np.int64]
+    ) -> Work:
+        """Tags at these points, of these sizes, as work to be done; `asked_to` says where the queries of each end."""
+        work = work_for(points.size, int(sizes.sum()))
         lay_out(self._working.address, points, asked_to, work)
         return work
 
@@ -220,9 +219,9 @@ class Forest(Resident):
     def grow_tags(self, found: npt.NDArray[np.void], pool: Executor | None = None) -> None:
         """Grow these tags wholly, some at once."""
         points = np.ascontiguousarray(found["point"])
-        sizes = self._tag_sizes(points).tolist()
-        groups = grouped(range(points.size), sizes.__getitem__, at_once(self.spec))
-        works = (self._lay_out(points[group], np.zeros(len(group), np.int64)) for group in groups)
+        sizes = self._tag_sizes(points)
+        groups = grouped(range(points.size), sizes.tolist().__getitem__, at_once(self.spec))
+        works = (self._work(points[group], sizes[group], np.zeros(len(group), np.int64)) for group in groups)
         if pool is None:
             for work in works:
                 self._take(self._grow(work))

@@ -427,7 +427,7 @@ def grow_jobs(spec: Spec, rows: Rows, jobs: Sequence[Job], asked: npt.NDArray[np
     """Grow `jobs` in this thread. `asked` are the query rows that jobs refer to."""
     asking = [job.asking for job in jobs if job.asking is not None]
     queries = None if asked is None or not asking else Queries(asked, np.concatenate(asking).astype(np.int32), False)
-    return grow_work(spec, rows, _lay_out(jobs), queries)
+    return grow_work(spec, rows, _work_of(jobs), queries)
 
 
 def grow_work(
@@ -457,13 +457,13 @@ def grow_work(
     return Growth(sink.records[: sink.fill[1]], sink.data[: sink.fill[0]], samples.slots[samples.index])
 
 
-def room_for(nodes: int, samples: int) -> Work:
+def work_for(nodes: int, samples: int) -> Work:
     """Room for so many nodes to grow, and for their samples."""
     return Work(np.empty(nodes + BELOW, ITEM), np.empty(samples, np.uint32), nodes)
 
 
-def _lay_out(jobs: Sequence[Job]) -> Work:
-    work = room_for(len(jobs), sum(job.slots.size for job in jobs))
+def _work_of(jobs: Sequence[Job]) -> Work:
+    work = work_for(len(jobs), sum(job.slots.size for job in jobs))
     start = q_start = 0
     for place, job in enumerate(jobs):
         end = start + job.slots.size
