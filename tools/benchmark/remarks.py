@@ -11,7 +11,7 @@ _PYTHON = (
     "processor's caches are cold after each sync: to look a sample up and check it takes 25 us in a loop and 89 here. "
     "So neither fewer calls in the longest functions (a third less in one of them: no difference) nor one kernel "
     "where there were three (3.5% on purchase, nothing on heart) moved it by much. The slower the processor is beside "
-    "the disk, the larger is this ratio: lazy it was 1.46x to 2.03x (purchase) and 1.38x to 1.66x (heart) in two "
+    "the disk, the larger is this ratio: lazy it was 1.46x to 2.03x (purchase) and 1.38x to 1.68x (heart) in two "
     "afternoons on this machine, whose neighbours come and go. Its Python was built without profile-guided "
     "optimisation; Debian's, side by side with it, gave 1.42x and 1.48x where this gave 1.46x and 1.63x (purchase), "
     "1.37x and 1.35x where this gave 1.49x and 1.44x (heart)"
@@ -21,7 +21,7 @@ _SETTLING = (
     "larger tags with some 600: most of what kernels take"
 )
 _BATCH = (
-    "Between runs it is 0.038x to 0.051x of the retrain, and 0.90x to 1.06x of the partner. On heart, of 26 ms for 100"
+    "Between runs it is 0.038x to 0.056x of the retrain, and 0.84x to 1.28x of the partner. On heart, of 26 ms for 100"
     " removals 9 are LMDB's transaction, as the partner's, 5 the kernel that changes trees, 4 making records and their"
     " checksums, 2.5 looking at pages before they are written on, and the rest many small things"
 )
