@@ -106,6 +106,15 @@ def edit_chunk(slots: npt.NDArray[np.uint32], n: int, slot: np.uint32, sign: int
 
 
 @inner
+def named_slot(key: npt.NDArray[np.uint8]) -> np.uint32:
+    """The slot that a chunk is kept under, which should be its first."""
+    slot = np.uint32(0)
+    for i in range(NODE_KEY, BUCKET_KEY):
+        slot = np.uint32(slot * np.uint32(256) + np.uint32(key[i]))
+    return slot
+
+
+@inner
 def put_chunk(seed: np.uint64, key: npt.NDArray[np.uint8], slots: npt.NDArray[np.uint32], i: int, out: Sealed) -> None:
     """Write record `i`: slots, under the node's part of `key` and the first of them."""
     its = out.keys[i]
@@ -134,13 +143,12 @@ def edit_chunks(
         n = (chunks.ends[c] - begin) // 4
         for i in range(n):
             slots[i] = get32(chunks.data, begin + 4 * i)
-        first = slots[0]
         while edit < edits.size and chunks.home[edit] == c:
             n = edit_chunk(slots, n, edits[edit].slot, np.int64(edits[edit].sign))
             if n < 0:
                 return edit
             edit += 1
-        moved[c] = n == 0 or n > limits.most or slots[0] != first
+        moved[c] = n == 0 or n > limits.most or slots[0] != named_slot(chunks.keys[c])
         parts = np.int64(n > 0) if n <= limits.most else (n + limits.given - 1) // limits.given
         size = (n + parts - 1) // max(parts, np.int64(1))
         for part in range(parts):

@@ -50,7 +50,7 @@ from dynfrsdb_engine.rows import Rows, gather
 from dynfrsdb_engine.search import Scratch, Stats, count_totals, make_scratch, make_stats, pure, search
 from dynfrsdb_engine.spec import EXAMPLE, Spec
 from dynfrsdb_engine.unaligned import put16, put32, put_float
-from dynfrsdb_engine.working import LEAF_POINT, WORKING, Working, make_working, working_at
+from dynfrsdb_engine.working import LEAF_POINT, NOTHING, WORKING, Working, make_working, working_at
 
 T = TypeVar("T")
 ITEM = np.dtype(
@@ -89,7 +89,6 @@ RECORD = np.dtype(
 DONE, FULL = 0, 1
 IN_NODES, IN_BUCKETS = np.int64(0), np.int64(1)
 LEFT, RIGHT, NO_TAGS, NONE, ONLY, IN_HAND, INSIDE = (np.int64(v) for v in (0, 1, 0, 0, 0, 1, 2))
-NOTHING = np.int64(-1)
 ZERO, ONE = np.uint64(0), np.uint64(1)
 SAMPLES_AT_ONCE = 32_768
 """Samples of small jobs that are grown in one go: some milliseconds, as long as a thread may wait in between."""
