@@ -149,24 +149,23 @@ def edit_lists(session: WriteSession, wanted: Edits) -> None:
     if not wanted.edits.size:
         return
     keys: list[bytes] = wanted.keys.view(f"V{layout.BUCKET_KEY_BYTES}").ravel().tolist()
-    near = session.snapshot.at_or_before("buckets", keys)
-    chunks: Payloads = {}
     homes: list[bytes] = []
-    for key, found in zip(keys, near, strict=True):
+    values: list[bytes] = []
+    for key, found in zip(keys, session.snapshot.at_or_before_raw("buckets", keys), strict=True):
         node = key[: layout.NODE_KEY_BYTES]
         if found is None or not found[0].startswith(node):
             found = _first_chunk(session.snapshot, node)
         homes.append(found[0])
-        chunks[found[0]] = found[1]
-    gone, again = edited(SEEDS[1], wanted.edits, homes, chunks, LIMITS)
+        values.append(found[1])
+    gone, again = edited(SEEDS[1], wanted.edits, homes, values, LIMITS)
     for key in gone:
         session.delete("buckets", key)
     session.put_sealed("buckets", again)
 
 
 def _first_chunk(snapshot: Snapshot, node: bytes) -> tuple[bytes, bytes]:
-    """The first chunk of a list, where a slot belongs that is smaller than all in the list."""
+    """The first chunk of a list, as it is stored, where a slot belongs that is smaller than all in the list."""
     found = next(iter(snapshot.scan("buckets", node + bytes(4), node + b"\xff" * 4)), None)
     if found is None:
         raise Damaged(*layout.parse_node_key(node), "has lost the list of its samples")
-    return found
+    return found[0], records.pack("buckets", *found)

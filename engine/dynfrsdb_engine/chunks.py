@@ -12,12 +12,13 @@ Where chunks lie is the business of the caller, who finds them by the keys that 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from dynfrsdb_engine.checksum import crc32
 from dynfrsdb_engine.collect import place_in_order
 from dynfrsdb_engine.kernel import inner, kernel
 from dynfrsdb_engine.reference import Address, Held, refer
@@ -36,7 +37,11 @@ from dynfrsdb_engine.source import Damaged
 from dynfrsdb_engine.unaligned import get32
 from dynfrsdb_engine.working import EDIT, EDITS, Working, working_at
 
-NONE, GOOD = np.int64(0), np.int64(-1)
+NONE = np.int64(0)
+GOOD, UNLIKE, UNSOUND = 0, 1, 2
+"""All edits were made; one does not fit its chunk; a chunk fails its checksum."""
+SLOT = 4
+"""Bytes of a slot."""
 
 
 class Edits(NamedTuple):
@@ -48,13 +53,12 @@ class Edits(NamedTuple):
 
 
 class Chunks(NamedTuple):
-    """Chunks that change, as they are: keys, one to a line, all their bytes, and where those of each end; `home` is the
-    chunk of each edit."""
+    """The chunk that each edit belongs to, as it is stored: keys, one to a line, all values, and the size of each; 0
+    where it is that of the edit before."""
 
     keys: npt.NDArray[np.uint8]
-    data: npt.NDArray[np.uint8]
-    ends: npt.NDArray[np.int64]
-    home: npt.NDArray[np.int64]
+    values: npt.NDArray[np.uint8]
+    sizes: npt.NDArray[np.int64]
 
 
 class Limits(NamedTuple):
@@ -124,6 +128,25 @@ def put_chunk(seed: np.uint64, key: npt.NDArray[np.uint8], slots: npt.NDArray[np
     put_slots(seed, slots, i, out)
 
 
+@inner
+def take_chunk(
+    seed: np.uint64,
+    key: npt.NDArray[np.uint8],
+    values: npt.NDArray[np.uint8],
+    at: int,
+    size: int,
+    out: npt.NDArray[np.uint32],
+) -> int:
+    """Copy the slots of a chunk whose value begins at `at`; returns how many, -1 if it fails its checksum."""
+    first, end = at + CHECKSUM, at + size
+    if size < CHECKSUM or crc32(crc32(seed, key, 0, key.size), values, first, end) != np.uint64(get32(values, at)):
+        return -1
+    n = (end - first) // SLOT
+    for i in range(n):
+        out[i] = get32(values, first + SLOT * i)
+    return n
+
+
 @kernel
 def edit_chunks(
     seed: np.uint64,
@@ -133,20 +156,22 @@ def edit_chunks(
     moved: npt.NDArray[np.int8],
     out: Sealed,
     count: npt.NDArray[np.int64],
-) -> int:
-    """Make all edits, those of one chunk one behind the other; writes the new chunks, `count` of them, and notes which
-    keys are not used any more. Returns GOOD, or an edit that does not fit its chunk."""
+) -> tuple[int, int]:
+    """Make all edits, those of one chunk one behind the other; writes the new chunks, `count` of them, and notes with
+    the first edit of each whether its key is not used any more. Returns what came of it, and of which edit."""
     chunks, limits, out = refer(chunks), refer(limits), refer(out)
-    slots, edit = np.empty(chunks.data.size // 4 + edits.size, np.uint32), NONE
-    for c in range(chunks.ends.size):
-        begin = chunks.ends[c - 1] if c else NONE
-        n = (chunks.ends[c] - begin) // 4
-        for i in range(n):
-            slots[i] = get32(chunks.data, begin + 4 * i)
-        while edit < edits.size and chunks.home[edit] == c:
+    slots, edit, at = np.empty(chunks.values.size // SLOT + edits.size, np.uint32), NONE, NONE
+    while edit < edits.size:
+        c = edit
+        n = take_chunk(seed, chunks.keys[c], chunks.values, at, chunks.sizes[c], slots)
+        if n < 0:
+            return UNSOUND, c
+        at += chunks.sizes[c]
+        while edit == c or (edit < edits.size and chunks.sizes[edit] == 0):
+            moved[edit] = False
             n = edit_chunk(slots, n, edits[edit].slot, np.int64(edits[edit].sign))
             if n < 0:
-                return edit
+                return UNLIKE, edit
             edit += 1
         moved[c] = n == 0 or n > limits.most or slots[0] != named_slot(chunks.keys[c])
         parts = np.int64(n > 0) if n <= limits.most else (n + limits.given - 1) // limits.given
@@ -154,28 +179,28 @@ def edit_chunks(
         for part in range(parts):
             put_chunk(seed, chunks.keys[c], slots[part * size : min((part + 1) * size, n)], count[0], out)
             count[0] += 1
-    return GOOD
+    return GOOD, edit
 
 
 def edited(
-    seed: int, edits: npt.NDArray[np.void], homes: Sequence[bytes], chunks: Mapping[bytes, bytes], limits: Limits
+    seed: int, edits: npt.NDArray[np.void], homes: Sequence[bytes], values: Sequence[bytes], limits: Limits
 ) -> tuple[list[bytes], Sealed]:
-    """The keys of chunks that are no more, and the chunks that are written instead of `chunks`; `homes` are the keys of
-    those that each edit belongs to."""
-    places = {key: place for place, key in enumerate(chunks)}
-    home = np.array([places[key] for key in homes], np.int64)
-    if len(homes) > len(chunks):
-        order = np.argsort(home, kind="stable")
-        edits, home = edits[order], home[order]
-    data = np.frombuffer(b"".join(chunks.values()), np.uint8)
-    ends = np.cumsum(np.fromiter(map(len, chunks.values()), np.int64, len(chunks)))
-    keys = np.frombuffer(b"".join(chunks), np.uint8).reshape(-1, BUCKET_KEY)
-    records = 3 * len(chunks) + len(edits) // limits.given
-    room = room_for(records, BUCKET_KEY, data.size + 4 * len(edits) + int(CHECKSUM) * records)
-    moved, count = np.empty(len(chunks), np.int8), np.zeros(1, np.int64)
-    bad = edit_chunks(np.uint64(seed), edits, Chunks(keys, data, ends, home), limits, moved, room, count)
-    if bad >= 0:
-        place = int(edits[bad]["tree"]), int(edits[bad]["path"])
-        raise Damaged(*place, "does not list the samples that belong to it")
-    gone = [key for key, went in zip(chunks, moved.tolist(), strict=True) if went]
+    """The keys of chunks that are no more, and the chunks that are written instead: each edit has a chunk that it
+    belongs to, kept under its key in `homes` with its value in `values`, whose checksum is checked here."""
+    if len(set(homes)) < len(homes):
+        order = sorted(range(len(homes)), key=homes.__getitem__)
+        edits, homes = edits[order], [homes[i] for i in order]
+        values = [b"" if i and homes[i] == homes[i - 1] else values[order[i]] for i in range(len(homes))]
+    keys = np.frombuffer(b"".join(homes), np.uint8).reshape(-1, BUCKET_KEY)
+    chunks = Chunks(keys, np.frombuffer(b"".join(values), np.uint8), np.array([*map(len, values)], np.int64))
+    records = 3 * len(homes)
+    room = room_for(records, BUCKET_KEY, chunks.values.size + SLOT * len(homes) + int(CHECKSUM) * records)
+    moved, count = np.empty(len(homes), np.int8), np.zeros(1, np.int64)
+    status, bad = edit_chunks(np.uint64(seed), edits, chunks, limits, moved, room, count)
+    if status != GOOD:
+        what = (
+            "does not list the samples that belong to it" if status == UNLIKE else "has a list that fails its checksum"
+        )
+        raise Damaged(int(edits[bad]["tree"]), int(edits[bad]["path"]), what)
+    gone = [key for key, went in zip(homes, moved.tolist(), strict=True) if went]
     return gone, first_parts(room, int(count[0]))

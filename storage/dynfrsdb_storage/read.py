@@ -201,9 +201,17 @@ class Snapshot:
     def at_or_before(self, database: str, keys: Iterable[bytes]) -> list[tuple[bytes, bytes] | None]:
         """For each of `keys` the last (key, payload) that is not behind it, or None."""
         found: list[tuple[bytes, bytes] | None] = []
-        unpack = records.unpack
+        for there in self.at_or_before_raw(database, list(keys)):
+            payload = None if there is None else records.unpack(database, *there)
+            if there is not None and payload is None:
+                raise self._bad(database, there[0])
+            found.append(None if there is None or payload is None else (there[0], payload))
+        return found
+
+    def at_or_before_raw(self, database: str, keys: Sequence[bytes]) -> list[tuple[bytes, bytes] | None]:
+        """Like `at_or_before`, but whole values and unchecked: for who checks many in one go."""
+        found: list[tuple[bytes, bytes] | None] = []
         self._check_process()
-        keys = list(keys)
         self.generation.look_around(self._known, database, keys)
         with self._lock:
             try:
@@ -214,17 +222,10 @@ class Snapshot:
                             there = cursor.last()
                         elif cursor.key() != key:
                             there = cursor.prev()
-                        if not there:
-                            found.append(None)
-                            continue
-                        its, value = self._item(database, cursor)
-                        payload = unpack(database, its, value)
-                        if payload is None:
-                            raise self._bad(database, its)
-                        found.append((its, payload))
+                        found.append(self._item(database, cursor) if there else None)
             except lmdb.Error as error:
                 raise translate(error, self.generation.store) from error
-        self._loads[database] += sum(item is not None for item in found)
+        self._loads[database] += len(found) - found.count(None)
         return found
 
     def count(self, database: str) -> int:
