@@ -149,15 +149,14 @@ def edit_lists(session: WriteSession, wanted: Edits) -> None:
     if not wanted.edits.size:
         return
     keys: list[bytes] = wanted.keys.view(f"V{layout.BUCKET_KEY_BYTES}").ravel().tolist()
-    homes: list[bytes] = []
-    values: list[bytes] = []
-    for key, found in zip(keys, session.snapshot.at_or_before_raw("buckets", keys), strict=True):
-        node = key[: layout.NODE_KEY_BYTES]
-        if found is None or not found[0].startswith(node):
-            found = _first_chunk(session.snapshot, node)
-        homes.append(found[0])
-        values.append(found[1])
-    gone, again = edited(SEEDS[1], wanted.edits, homes, values, LIMITS)
+    near, chunks = session.snapshot.near("buckets", keys)
+    homes = [its or b"" for its in near]
+    strays = [i for i, key in enumerate(keys) if homes[i][: layout.NODE_KEY_BYTES] != key[: layout.NODE_KEY_BYTES]]
+    for i in strays:
+        homes[i], chunks[homes[i]] = _first_chunk(session.snapshot, keys[i][: layout.NODE_KEY_BYTES])
+    if strays:  # then a record of somebody else was found
+        chunks = {home: chunks[home] for home in homes}
+    gone, again = edited(SEEDS[1], wanted.edits, homes, chunks, LIMITS)
     for key in gone:
         session.delete("buckets", key)
     session.put_sealed("buckets", again)

@@ -81,7 +81,7 @@ def _holds(trees: Trees, node: Node, slot: int) -> bool:
     if node.stored != "node":
         return slot in node.slots
     key = layout.node_key(node.tree, node.path)
-    (chunk,) = trees.snapshot.at_or_before("buckets", [key + slot.to_bytes(4, "big")])
+    chunk = trees.snapshot.at_or_before("buckets", key + slot.to_bytes(4, "big"))
     if chunk is None or not chunk[0].startswith(key):
         return False
     slots = records.slots(chunk[1])

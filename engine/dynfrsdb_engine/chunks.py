@@ -12,7 +12,7 @@ Where chunks lie is the business of the caller, who finds them by the keys that 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -53,12 +53,13 @@ class Edits(NamedTuple):
 
 
 class Chunks(NamedTuple):
-    """The chunk that each edit belongs to, as it is stored: keys, one to a line, all values, and the size of each; 0
-    where it is that of the edit before."""
+    """Chunks that change, as they are stored: keys, one to a line, all values, and the size of each; `home` is the
+    chunk of each edit."""
 
     keys: npt.NDArray[np.uint8]
     values: npt.NDArray[np.uint8]
     sizes: npt.NDArray[np.int64]
+    home: npt.NDArray[np.int64]
 
 
 class Limits(NamedTuple):
@@ -147,6 +148,16 @@ def take_chunk(
     return n
 
 
+@inner
+def by_chunk(chunks: Chunks) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """One edit of each chunk, and behind each edit another one of the same chunk, or -1."""
+    first, more = np.full(chunks.sizes.size, -1, np.int64), np.empty(chunks.home.size, np.int64)
+    for edit in range(chunks.home.size):
+        c = chunks.home[edit]
+        more[edit], first[c] = first[c], edit
+    return first, more
+
+
 @kernel
 def edit_chunks(
     seed: np.uint64,
@@ -157,50 +168,49 @@ def edit_chunks(
     out: Sealed,
     count: npt.NDArray[np.int64],
 ) -> tuple[int, int]:
-    """Make all edits, those of one chunk one behind the other; writes the new chunks, `count` of them, and notes with
-    the first edit of each whether its key is not used any more. Returns what came of it, and of which edit."""
+    """Make all edits; writes the new chunks, `count` of them, and notes which keys are not used any more. Returns what
+    came of it, and of which edit."""
     chunks, limits, out = refer(chunks), refer(limits), refer(out)
-    slots, edit, at = np.empty(chunks.values.size // SLOT + edits.size, np.uint32), NONE, NONE
-    while edit < edits.size:
-        c = edit
-        n = take_chunk(seed, chunks.keys[c], chunks.values, at, chunks.sizes[c], slots)
+    first, more = by_chunk(chunks)
+    slots, at = np.empty(chunks.values.size // SLOT + edits.size, np.uint32), NONE
+    for c in range(chunks.sizes.size):
+        n, edit = take_chunk(seed, chunks.keys[c], chunks.values, at, chunks.sizes[c], slots), first[c]
         if n < 0:
-            return UNSOUND, c
-        at += chunks.sizes[c]
-        while edit == c or (edit < edits.size and chunks.sizes[edit] == 0):
-            moved[edit] = False
+            return UNSOUND, edit
+        while edit >= 0:
             n = edit_chunk(slots, n, edits[edit].slot, np.int64(edits[edit].sign))
             if n < 0:
                 return UNLIKE, edit
-            edit += 1
+            edit = more[edit]
         moved[c] = n == 0 or n > limits.most or slots[0] != named_slot(chunks.keys[c])
         parts = np.int64(n > 0) if n <= limits.most else (n + limits.given - 1) // limits.given
         size = (n + parts - 1) // max(parts, np.int64(1))
         for part in range(parts):
             put_chunk(seed, chunks.keys[c], slots[part * size : min((part + 1) * size, n)], count[0], out)
             count[0] += 1
-    return GOOD, edit
+        at += chunks.sizes[c]
+    return GOOD, NONE
 
 
 def edited(
-    seed: int, edits: npt.NDArray[np.void], homes: Sequence[bytes], values: Sequence[bytes], limits: Limits
+    seed: int, edits: npt.NDArray[np.void], homes: Sequence[bytes], chunks: Mapping[bytes, bytes], limits: Limits
 ) -> tuple[list[bytes], Sealed]:
-    """The keys of chunks that are no more, and the chunks that are written instead: each edit has a chunk that it
-    belongs to, kept under its key in `homes` with its value in `values`, whose checksum is checked here."""
-    if len(set(homes)) < len(homes):
-        order = sorted(range(len(homes)), key=homes.__getitem__)
-        edits, homes = edits[order], [homes[i] for i in order]
-        values = [b"" if i and homes[i] == homes[i - 1] else values[order[i]] for i in range(len(homes))]
-    keys = np.frombuffer(b"".join(homes), np.uint8).reshape(-1, BUCKET_KEY)
-    chunks = Chunks(keys, np.frombuffer(b"".join(values), np.uint8), np.array([*map(len, values)], np.int64))
-    records = 3 * len(homes)
-    room = room_for(records, BUCKET_KEY, chunks.values.size + SLOT * len(homes) + int(CHECKSUM) * records)
-    moved, count = np.empty(len(homes), np.int8), np.zeros(1, np.int64)
-    status, bad = edit_chunks(np.uint64(seed), edits, chunks, limits, moved, room, count)
+    """The keys of chunks that are no more, and the chunks that are written instead of `chunks`, which are given as they
+    are stored: their checksums, which go on from `seed`, are checked here. `homes` are the keys of those that each edit
+    belongs to."""
+    keys, values = b"".join(chunks), b"".join(chunks.values())
+    sizes = np.array([*map(len, chunks.values())], np.int64)
+    place = dict(zip(chunks, range(len(chunks)), strict=True))
+    home = np.array([*map(place.__getitem__, homes)], np.int64)
+    before = Chunks(np.frombuffer(keys, np.uint8).reshape(-1, BUCKET_KEY), np.frombuffer(values, np.uint8), sizes, home)
+    records = 3 * len(chunks) + len(edits) // limits.given
+    room = room_for(records, BUCKET_KEY, len(values) + SLOT * len(edits) + int(CHECKSUM) * records)
+    moved, count = np.empty(len(chunks), np.int8), np.zeros(1, np.int64)
+    status, bad = edit_chunks(np.uint64(seed), edits, before, limits, moved, room, count)
     if status != GOOD:
         what = (
             "does not list the samples that belong to it" if status == UNLIKE else "has a list that fails its checksum"
         )
         raise Damaged(int(edits[bad]["tree"]), int(edits[bad]["path"]), what)
-    gone = [key for key, went in zip(homes, moved.tolist(), strict=True) if went]
+    gone = [key for key, went in zip(chunks, moved.tolist(), strict=True) if went]
     return gone, first_parts(room, int(count[0]))

@@ -198,35 +198,42 @@ class Snapshot:
                 if last is None or key <= last:
                     yield key, value
 
-    def at_or_before(self, database: str, keys: Iterable[bytes]) -> list[tuple[bytes, bytes] | None]:
-        """For each of `keys` the last (key, payload) that is not behind it, or None."""
-        found: list[tuple[bytes, bytes] | None] = []
-        for there in self.at_or_before_raw(database, list(keys)):
-            payload = None if there is None else records.unpack(database, *there)
-            if there is not None and payload is None:
-                raise self._bad(database, there[0])
-            found.append(None if there is None or payload is None else (there[0], payload))
-        return found
+    def at_or_before(self, database: str, key: bytes) -> tuple[bytes, bytes] | None:
+        """The last (key, payload) that is not behind `key`, or None."""
+        for there, value in self.near(database, [key])[1].items():
+            payload = records.unpack(database, there, value)
+            if payload is None:
+                raise self._bad(database, there)
+            return there, payload
+        return None
 
-    def at_or_before_raw(self, database: str, keys: Sequence[bytes]) -> list[tuple[bytes, bytes] | None]:
-        """Like `at_or_before`, but whole values and unchecked: for who checks many in one go."""
-        found: list[tuple[bytes, bytes] | None] = []
+    def near(self, database: str, keys: Sequence[bytes]) -> tuple[list[bytes | None], dict[bytes, bytes]]:
+        """For each of `keys` the key of the last record that is not behind it, or None; and those records, each once,
+        by their keys: whole values and unchecked, for who checks many in one go."""
+        found: list[bytes | None] = []
+        values: dict[bytes, bytes] = {}
+        its, behind = b"", b""
         self._check_process()
         self.generation.look_around(self._known, database, keys)
         with self._lock:
             try:
                 with self._live().cursor(db=self.generation.databases[database]) as cursor:
                     for key in keys:
-                        there = cursor.set_range(key)
-                        if not there:
-                            there = cursor.last()
-                        elif cursor.key() != key:
-                            there = cursor.prev()
-                        found.append(self._item(database, cursor) if there else None)
+                        if its and its <= key < behind:
+                            found.append(its)
+                            continue
+                        behind = bytes(cursor.key()) if cursor.set_range(key) else b""
+                        if not (behind == key or (cursor.prev() if behind else cursor.last())):
+                            its = b""
+                            found.append(None)
+                            continue
+                        its, value = self._item(database, cursor)
+                        values[its] = value
+                        found.append(its)
             except lmdb.Error as error:
                 raise translate(error, self.generation.store) from error
-        self._loads[database] += len(found) - found.count(None)
-        return found
+        self._loads[database] += len(values)
+        return found, values
 
     def count(self, database: str) -> int:
         """How many records a database has; does not look at them."""

@@ -345,5 +345,22 @@ def test_the_last_record_that_is_not_behind_a_key_is_found(store: Store) -> None
         session.commit()
 
     with store.snapshot() as snapshot:
-        found = snapshot.at_or_before("buckets", [b"a", b"b", b"c", b"d", b"e"])
+        found = [snapshot.at_or_before("buckets", key) for key in (b"a", b"b", b"c", b"d", b"e")]
     assert found == [None, (b"b", b"of b"), (b"b", b"of b"), (b"d", b"of d"), (b"d", b"of d")]
+
+
+@pytest.mark.parametrize(
+    "keys", [[b"a", b"b", b"bb", b"c", b"d", b"e", b"f"], [b"c", b"f", b"bb", b"a", b"e", b"d", b"b"]]
+)
+def test_many_keys_at_once_find_what_each_finds_alone(store: Store, keys: list[bytes]) -> None:
+    with store.write() as session:
+        session.put_many("buckets", [(b"b", b"of b"), (b"d", b"of d")])
+        session.commit()
+
+    with store.snapshot() as snapshot:
+        loads = store.loads["buckets"]
+        near, values = snapshot.near("buckets", keys)
+        assert store.loads["buckets"] - loads == 2
+        alone = [snapshot.at_or_before("buckets", key) for key in keys]
+    assert near == [found and found[0] for found in alone]
+    assert values == {key: records.pack("buckets", key, b"of " + key) for key in (b"b", b"d")}
