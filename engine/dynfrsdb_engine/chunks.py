@@ -39,7 +39,8 @@ from dynfrsdb_engine.working import EDIT, EDITS, Working, working_at
 
 NONE = np.int64(0)
 GOOD, UNLIKE, UNSOUND = 0, 1, 2
-"""All edits were made; one does not fit its chunk; a chunk fails its checksum."""
+"""All edits were made; one does not fit its chunk; a chunk is not as it was written."""
+WRONG = {UNLIKE: "does not list the samples that belong to it", UNSOUND: "has a list that fails its checksum"}
 SLOT = 4
 """Bytes of a slot."""
 
@@ -150,9 +151,9 @@ def take_chunk(
 
 @inner
 def by_chunk(chunks: Chunks) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """One edit of each chunk, and behind each edit another one of the same chunk, or -1."""
+    """The first edit of each chunk, and for each edit the next one of the same chunk, or -1."""
     first, more = np.full(chunks.sizes.size, -1, np.int64), np.empty(chunks.home.size, np.int64)
-    for edit in range(chunks.home.size):
+    for edit in range(chunks.home.size - 1, -1, -1):
         c = chunks.home[edit]
         more[edit], first[c] = first[c], edit
     return first, more
@@ -168,8 +169,8 @@ def edit_chunks(
     out: Sealed,
     count: npt.NDArray[np.int64],
 ) -> tuple[int, int]:
-    """Make all edits; writes the new chunks, `count` of them, and notes which keys are not used any more. Returns what
-    came of it, and of which edit."""
+    """Make all edits, those of a chunk in their order; writes the new chunks, `count` of them, and notes which keys are
+    not used any more. Returns what came of it, and of which edit."""
     chunks, limits, out = refer(chunks), refer(limits), refer(out)
     first, more = by_chunk(chunks)
     slots, at = np.empty(chunks.values.size // SLOT + edits.size, np.uint32), NONE
@@ -208,9 +209,6 @@ def edited(
     moved, count = np.empty(len(chunks), np.int8), np.zeros(1, np.int64)
     status, bad = edit_chunks(np.uint64(seed), edits, before, limits, moved, room, count)
     if status != GOOD:
-        what = (
-            "does not list the samples that belong to it" if status == UNLIKE else "has a list that fails its checksum"
-        )
-        raise Damaged(int(edits[bad]["tree"]), int(edits[bad]["path"]), what)
+        raise Damaged(int(edits[bad]["tree"]), int(edits[bad]["path"]), WRONG[status])
     gone = [key for key, went in zip(chunks, moved.tolist(), strict=True) if went]
     return gone, first_parts(room, int(count[0]))
