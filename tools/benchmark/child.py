@@ -32,8 +32,9 @@ def numba_only() -> dict[str, Any]:
     return {"numba": numba.__version__, "peak": memory()}
 
 
-def work(path: str, rows: str, ids: str, patience: str = "inf") -> dict[str, Any]:
-    """Open a store, make removals and as many queries, for so many seconds at most; how much memory did that take?"""
+def work(path: str, rows: str, ids: str, patience: str = "inf", asks: str = "asks") -> dict[str, Any]:
+    """Open a store, make removals and, if it `asks`, as many queries, for so many seconds at most; how much memory did
+    that take?"""
     import numpy as np
 
     import dynfrsdb
@@ -50,9 +51,10 @@ def work(path: str, rows: str, ids: str, patience: str = "inf") -> dict[str, Any
             db.remove([id])
             removed = time.perf_counter()
             spent.append(parts.take())
-            db.predict_proba(X[turn % len(X)][None])
             removals.append(removed - started)
-            queries.append(time.perf_counter() - removed)
+            if asks == "asks":
+                db.predict_proba(X[turn % len(X)][None])
+                queries.append(time.perf_counter() - removed)
         found = {"peak": memory(), "anonymous": memory("RssAnon")}
         return {**found, "removals": removals, "queries": queries, "spent": spent}
 

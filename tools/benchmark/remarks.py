@@ -23,9 +23,10 @@ _SETTLING = (
     "larger tags with some 600: most of what kernels take"
 )
 _BATCH = (
-    "Between runs it is 0.038x to 0.056x of the retrain, and 0.84x to 1.28x of the partner. On heart, of 26 ms for 100"
-    " removals 9 are LMDB's transaction, as the partner's, 5 the kernel that changes trees, 4 making records and their"
-    " checksums, 2.5 looking at pages before they are written on, and the rest many small things"
+    "Between runs it is 0.038x to 0.056x of the retrain, and 0.84x to 1.28x of the partner. On heart, of 28 ms for the"
+    " first 100 removals of a handle 10.5 are LMDB's transaction (the partner's takes 10.8), 5.5 the kernel that "
+    "changes trees, 4 making records and their checksums, 2.7 looking at all pages before they are written on, which "
+    "is done once a minute, and the rest many small things"
 )
 _COUNTING = (
     "Half of it is growing what was void, at the speed of a build; half of all samples lie under tags on purchase "
@@ -37,7 +38,7 @@ REMARKS: dict[str, str] = {
     "build-2": (
         "Growing the same trees in memory, with nothing to write, is not twice as fast in two threads either: see "
         "*growing alone* under *Building*. The rest are some 10 ms in one thread, on purchase: making the files, "
-        "writing and checking rows, syncing and opening. Between runs it is 1.35x to 1.75x."
+        "writing and checking rows, syncing and opening. Between runs it is 1.35x to 1.75x, on heart 1.57x to 1.86x."
     ),
     "removal-open": (
         "The kernels alone, which is what can be compared with the C++, are within the target: see the last table "

@@ -27,6 +27,8 @@ ROWS = (88_000, 880_000, 8_800_000)
 QUICK_ROWS = (2_000, 8_000)
 SETTINGS = {"n_estimators": 100, "max_depth": 30, "n_thresholds": 20, "q": 0.1, "min_samples_split": 10}
 CHANGES = 1_000
+ALONE = 400
+"""Removals that are made one after the other."""
 RETRAINED = 1_000_000
 """scikit-learn trains on up to this many rows; beyond, it would take longer than everything else together."""
 LIMIT = 3 << 29
@@ -68,8 +70,8 @@ def measure(rows: int, directory: Path, quick: bool, say: Callable[[str], None])
 
 
 def _work(store: Path, rows: int, questions: Path, directory: Path, note: Callable[..., Any]) -> None:
-    """A process that makes removals and queries in turn, with the store's files in memory, as after a build; then
-    another one, that begins cold and that the system holds to a limit."""
+    """A process that makes removals and queries in turn, with the store's files in memory, as after a build; one that
+    only removes; and one that makes both again, but begins cold and is held to a limit by the system."""
     count = min(CHANGES, rows // 10) + SETTLED_IN
     ids = np.random.default_rng(rows).permutation(rows)
     np.save(chosen := directory / "scale-ids.npy", ids[:count])
@@ -82,6 +84,9 @@ def _work(store: Path, rows: int, questions: Path, directory: Path, note: Callab
     note("store size after that", [store_size(store)], "B")
     note("memory", [done["peak"]], "B")
     note("memory without mapped files", [done["anonymous"]], "B")
+    np.save(chosen, ids[2 * count : 2 * count + min(ALONE, count)])
+    done = child("work", str(store), str(questions), str(chosen), "inf", "asks nothing")
+    note("removal, no query in between", done["removals"][SETTLED_IN:])
     np.save(chosen, ids[count : 2 * count])
     forget_pages(store)
     with confined(LIMIT) as group:
