@@ -126,7 +126,9 @@ SCALE = """\
 
 Generated rows in the shape of the Higgs set (28 floats, two classes), {words}. Building uses every core.
 
-Removals and queries begin with the store's files in the page cache, as a build leaves them; *cold* ones without.
+Removals and queries begin with the store's files in the page cache, as a build leaves them; *cold* ones without. A
+query comes after each removal and grows what it meets of large tags; the next removal writes that as well. *No query in
+between* is what a removal takes without.
 
 *Memory* counts pages of mapped files, which a process may keep while nobody else wants them. How much it needs is seen
 where the system takes them back: *in 1.5 GiB* is another process that makes as many removals and queries, cold, for

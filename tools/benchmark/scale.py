@@ -70,12 +70,15 @@ def measure(rows: int, directory: Path, quick: bool, say: Callable[[str], None])
 
 
 def _work(store: Path, rows: int, questions: Path, directory: Path, note: Callable[..., Any]) -> None:
-    """A process that makes removals and queries in turn, with the store's files in memory, as after a build; one that
-    only removes; and one that makes both again, but begins cold and is held to a limit by the system."""
+    """A process that only removes, and one that makes removals and queries in turn, with the store's files in memory,
+    as after a build; then another one of these that begins cold, and that the system holds to a limit."""
     count = min(CHANGES, rows // 10) + SETTLED_IN
     ids = np.random.default_rng(rows).permutation(rows)
-    np.save(chosen := directory / "scale-ids.npy", ids[:count])
+    np.save(chosen := directory / "scale-ids.npy", ids[2 * count : 2 * count + min(ALONE, count)])
     remember_pages(store)
+    done = child("work", str(store), str(questions), str(chosen), "inf", "asks nothing")
+    note("removal, no query in between", done["removals"][SETTLED_IN:])
+    np.save(chosen, ids[:count])
     done = child("work", str(store), str(questions), str(chosen))
     note("removal", done["removals"][SETTLED_IN:])
     for part in PARTS:
@@ -84,9 +87,6 @@ def _work(store: Path, rows: int, questions: Path, directory: Path, note: Callab
     note("store size after that", [store_size(store)], "B")
     note("memory", [done["peak"]], "B")
     note("memory without mapped files", [done["anonymous"]], "B")
-    np.save(chosen, ids[2 * count : 2 * count + min(ALONE, count)])
-    done = child("work", str(store), str(questions), str(chosen), "inf", "asks nothing")
-    note("removal, no query in between", done["removals"][SETTLED_IN:])
     np.save(chosen, ids[count : 2 * count])
     forget_pages(store)
     with confined(LIMIT) as group:
