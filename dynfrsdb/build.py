@@ -40,6 +40,9 @@ T = TypeVar("T")
 Occupants = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]
 Progress = Callable[[str, int, int], None]
 ROWS_AT_ONCE = 65_536
+SYNCED_BEHIND = 2, 4, 8
+"""Records are synced, while others are made, when a half of all trees is left, a quarter, and an eighth: in the end
+everybody waits for the disk."""
 SAMPLES_AHEAD = 1 << 19
 """Samples of trees that are grown before somebody takes them; at least two trees for each thread."""
 
@@ -129,7 +132,7 @@ def _fill(builder: Builder, settings: Settings, training: Training, report: Prog
             found.result(),
             report,
             meanwhile=lambda: _write_index(builder, training),
-            halfway=lambda: sync(builder.sync_records),
+            along=lambda: sync(builder.sync_records),
         )
         for done in synced:
             done.result()  # or its error would be lost: the disk tells of a write that failed only once
@@ -171,10 +174,10 @@ def write_trees(
     homes: Occupants,
     report: Progress,
     meanwhile: Callable[[], None] = lambda: None,
-    halfway: Callable[[], None] = lambda: None,
+    along: Callable[[], None] = lambda: None,
 ) -> None:
     """Grow all trees of samples whose rows lie in slots 0, 1, 2, ... in the order of their ids, and write them. Does
-    also what can be done `meanwhile`, and `halfway`: when half of them are written."""
+    also what can be done `meanwhile`, and `along` the way: each time that half of what was left is written."""
     starts, members = homes
     written = builder.rows
     rows = Rows(written.words, written.floats, written.multipliers)
@@ -183,6 +186,7 @@ def write_trees(
         trees = range(group[0].tree, group[-1].tree + 1)
         return trees, *seal_growth(grow_jobs(spec, rows, group), SEEDS, CHUNK)
 
+    marks = {spec.trees - spec.trees // part for part in SYNCED_BEHIND}
     groups = in_groups(tree_jobs(spec, starts, members), at_once(spec))
     with closing(in_threads(grow_and_seal, groups, meanwhile)) as grown_trees:
         for trees, nodes, buckets in grown_trees:
@@ -190,8 +194,8 @@ def write_trees(
             builder.put_sealed("buckets", buckets)
             for tree in trees:
                 report("trees", tree + 1, spec.trees)
-            if spec.trees // 2 in trees:
-                halfway()
+            if not marks.isdisjoint(trees):
+                along()
     builder.set_roots(
         np.arange(spec.trees),
         np.zeros(spec.trees, np.uint64),
