@@ -4,8 +4,8 @@ A snapshot is an LMDB read transaction. It costs well under a microsecond to beg
 the writer never waits for it. What it does cost is paid by others: LMDB cannot reuse pages, and the writer cannot
 erase removed rows, as long as an older snapshot might look at them. So hold one briefly.
 
-Every record is copied out of the map and its checksum checked before anyone sees it; no memory of LMDB leaves this
-module.
+Every record is copied out of the map and its checksum checked before anyone sees it, but for `near` and `scan_raw`,
+whose callers check for themselves; no memory of LMDB leaves this module.
 
 "Not there" is an answer, too, and LMDB's own pages have no checksum: a flipped bit in a branch page sends a search to
 the wrong leaf, where it finds nothing. So a key counts as missing only between two good records that bracket it:
