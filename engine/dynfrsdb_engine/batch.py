@@ -22,7 +22,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from dynfrsdb_engine.kernel import Record, inner, kernel
+from dynfrsdb_engine.kernel import Record, inner, kernel, maker
 from dynfrsdb_engine.predict import begin, divide
 from dynfrsdb_engine.reference import Address
 from dynfrsdb_engine.spec import Spec, spec_at
@@ -40,7 +40,7 @@ Blocks = npt.NDArray[np.float32]
 Shares = npt.NDArray[np.void]
 
 
-@inner
+@maker
 def in_blocks(X: npt.NDArray[np.float32]) -> Blocks:
     """The rows by eights, feature by feature; the last block is filled up with the last row."""
     n, features = X.shape
@@ -143,7 +143,7 @@ def add_shares(
             out[j, shares[k + ONE].column] += shares[k + ONE].value
 
 
-@inner
+@maker
 def add_tree(words: Words, depth: int, shares: Shares, blocks: Blocks, out: npt.NDArray[np.float64]) -> None:
     """Add what a tree says to all answers."""
     cuts, ends = words.view(np.float32), np.empty(LANES, np.uint64)

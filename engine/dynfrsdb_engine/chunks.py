@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from dynfrsdb_engine.checksum import crc32
 from dynfrsdb_engine.collect import place_in_order
-from dynfrsdb_engine.kernel import inner, kernel
+from dynfrsdb_engine.kernel import inner, kernel, maker
 from dynfrsdb_engine.reference import Address, Held, refer
 from dynfrsdb_engine.sealing import (
     BUCKET_KEY,
@@ -149,7 +149,7 @@ def take_chunk(
     return n
 
 
-@inner
+@maker
 def by_chunk(chunks: Chunks) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """The first edit of each chunk, and for each edit the next one of the same chunk, or -1."""
     first, more = np.full(chunks.sizes.size, -1, np.int64), np.empty(chunks.home.size, np.int64)

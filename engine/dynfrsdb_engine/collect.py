@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dynfrsdb_engine.kernel import inner
+from dynfrsdb_engine.kernel import inner, maker
 from dynfrsdb_engine.local import local_ints
 from dynfrsdb_engine.records import LEAF, SPLIT, TAG
 from dynfrsdb_engine.slots import copy, sort
@@ -167,7 +167,7 @@ def is_among(slots: npt.NDArray[np.uint32], n: int, slot: np.uint32) -> bool:
     return bool(at < n and slots[at] == slot)
 
 
-@inner
+@maker
 def edit_list(ops: Ops, a: int, b: int, slots: npt.NDArray[np.uint32], n: int) -> int:
     """Take removed slots out of the first `n` of `slots` and append added ones; returns the new size, -1 if one was not
     there.

@@ -27,7 +27,7 @@ import numpy.typing as npt
 from dynfrsdb_engine.commit import drop_point
 from dynfrsdb_engine.grow import depth_of
 from dynfrsdb_engine.install import GOOD, WRONG_SIZE, WRONG_STAMP, expected
-from dynfrsdb_engine.kernel import Record, inner, kernel
+from dynfrsdb_engine.kernel import Record, inner, kernel, maker
 from dynfrsdb_engine.records import (
     AT_LEFT_STAMP,
     AT_RIGHT_STAMP,
@@ -198,7 +198,7 @@ def copy_leaf(old: Working, new: Working, place: int) -> int:
     return at
 
 
-@inner
+@maker
 def copy_bucket(old: Working, new: Working, at: int, to: int, parent: int) -> None:
     """Copy a bucket, with its small tree, to point `to`."""
     row = -2 - np.int64(old.points[at].owner)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dynfrsdb_engine.grow import depth_of
-from dynfrsdb_engine.kernel import Record, inlined, inner, kernel
+from dynfrsdb_engine.kernel import Record, inlined, inner, kernel, maker
 from dynfrsdb_engine.records import (
     AT_LEFT_STAMP,
     AT_RIGHT_STAMP,
@@ -97,7 +97,7 @@ def read_small_leaf(spec: Spec, w: Working, data: Bytes, at: int) -> tuple[int, 
     return read_leaf(spec, w, data, at + 4, n, get16(data, at + 2), SMALL)
 
 
-@inner
+@maker
 def read_small_tree(spec: Spec, w: Working, data: Bytes, at: int, root: int, owner: int) -> None:
     """Read a bucket's tree, in pre-order, below point `root`."""
     stack = np.empty(64, np.int32)

@@ -80,7 +80,7 @@ def _if_possible(use_cache: Callable[..., Any]) -> Callable[..., Any]:
 
 def kernel(function: F) -> F:
     """Compile `function` lazily: no GIL, no fast maths, division as in numpy, kept on disk where that is possible."""
-    compiled = _compiled(function, cache=CACHED)
+    compiled = _compiled(function, cache=CACHED, _nrt=True)
     if CACHED:
         cache: Any = compiled._cache  # type: ignore[attr-defined]
         cache.load_overload, cache.save_overload = _if_possible(cache.load_overload), _if_possible(cache.save_overload)
@@ -88,11 +88,19 @@ def kernel(function: F) -> F:
 
 
 def inner(function: F) -> F:
-    """A kernel that only kernels call.
+    """A kernel that only kernels call, and that takes no memory of its own.
 
-    Without the door for Python, which would take longer to compile than the kernel.
+    Without the door for Python, which would take longer to compile than the kernel. And it counts no owners: whoever
+    called it holds all arrays that it sees, so it need not note that a part of one is looked at. Each such note is a
+    call, behind which the processor has to read again where every array is. (So it cannot return an array that it was
+    not given.)
     """
-    return _compiled(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+    return _compiled(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)
+
+
+def maker(function: F) -> F:
+    """As `inner`, for one that takes memory of its own, and gives it back."""
+    return _compiled(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=True)
 
 
 def anywhere(function: F) -> F:

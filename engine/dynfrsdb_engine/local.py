@@ -6,32 +6,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
-
-from dynfrsdb_engine.kernel import inlined
+from numba.np.arrayobj import make_array, populate_array
 
 ROOM = 264
 """A candidate has at most 255 thresholds; rounded up to whole instructions, and one more."""
-
-
-def _reserve(number: Any) -> Any:
-    @intrinsic  # type: ignore[untyped-decorator]
-    def reserve(typing: Any) -> Any:
-        def lower(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            return cgutils.alloca_once(builder, context.get_data_type(number), size=ROOM)
-
-        return types.CPointer(number)(), lower
-
-    return reserve
-
-
-_floats, _doubles = _reserve(types.float32), _reserve(types.float64)
-_ints, _words = _reserve(types.int32), _reserve(types.uint64)
 
 if TYPE_CHECKING:
 
@@ -48,18 +31,21 @@ if TYPE_CHECKING:
         """In a kernel: room for `ROOM` numbers."""
 else:
 
-    @inlined
-    def local_floats():
-        return numba.carray(_floats(), ROOM)
+    def _reserve(number: Any) -> Any:
+        @intrinsic
+        def reserve(typing):
+            array = types.Array(number, 1, "C")
 
-    @inlined
-    def local_doubles():
-        return numba.carray(_doubles(), ROOM)
+            def lower(context, builder, signature, args):
+                data = cgutils.alloca_once(builder, context.get_data_type(number), size=ROOM)
+                size, item = (context.get_constant(types.intp, value) for value in (ROOM, number.bitwidth // 8))
+                local = make_array(array)(context, builder)
+                populate_array(local, data=data, shape=[size], strides=[item], itemsize=item, meminfo=None)
+                return local._getvalue()
 
-    @inlined
-    def local_ints():
-        return numba.carray(_ints(), ROOM)
+            return array(), lower
 
-    @inlined
-    def local_words():
-        return numba.carray(_words(), ROOM)
+        return reserve
+
+    local_floats, local_doubles = _reserve(types.float32), _reserve(types.float64)
+    local_ints, local_words = _reserve(types.int32), _reserve(types.uint64)

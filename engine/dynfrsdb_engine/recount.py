@@ -21,7 +21,7 @@ import numpy.typing as npt
 from dynfrsdb_engine.collect import Ops, edit_list, gather_below
 from dynfrsdb_engine.hashing import ORDER, place, restore, step, thresholds
 from dynfrsdb_engine.intervals import interval
-from dynfrsdb_engine.kernel import Record, inlined, inner
+from dynfrsdb_engine.kernel import Record, inlined, inner, maker
 from dynfrsdb_engine.prefetch import bring_row
 from dynfrsdb_engine.reference import Layout
 from dynfrsdb_engine.rows import FIRST_FEATURE, Rows, intact, look_ahead
@@ -166,7 +166,7 @@ def apply_totals(spec: Spec, ops: Ops, a: int, b: int, totals: npt.NDArray[np.in
             totals[1] += sign * ops.y[o]
 
 
-@inner
+@maker
 def samples_below(w: Working, rows: Rows, ops: Ops, a: int, b: int, row: int) -> tuple[int, Below]:
     """The samples of a node after the change, with their targets; the first is a status."""
     slots = w.lists[w.top[TOP_LIST] :]

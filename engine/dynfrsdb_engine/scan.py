@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from dynfrsdb_engine.grow import Work, depth_of
 from dynfrsdb_engine.install import expected
-from dynfrsdb_engine.kernel import inner, kernel
+from dynfrsdb_engine.kernel import inner, kernel, maker
 from dynfrsdb_engine.records import LEFT_TAGS, RIGHT_TAGS, TAG
 from dynfrsdb_engine.reference import Address, refer
 from dynfrsdb_engine.slots import copy
@@ -39,7 +39,7 @@ def note_found(
     return count + 1
 
 
-@inner
+@maker
 def scan_tree(
     w: Working, tree: int, path: np.uint64, root: int, tags_only: int, found: npt.NDArray[np.void], count: int
 ) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dynfrsdb_engine.kernel import inner
+from dynfrsdb_engine.kernel import inner, maker
 from dynfrsdb_engine.local import local_words
 
 SHORT = 64
@@ -58,7 +58,7 @@ def sort_short(values: npt.NDArray[Any], n: int) -> bool:
     return True
 
 
-@inner
+@maker
 def sort_long(values: npt.NDArray[Any], n: int) -> None:
     """A radix sort, byte by byte from the lowest."""
     spare, ends = np.empty(n, values.dtype), local_words()
