@@ -20,7 +20,8 @@ import numpy.typing as npt
 
 from dynfrsdb_engine.checksum import crc32
 from dynfrsdb_engine.collect import place_in_order
-from dynfrsdb_engine.kernel import inner, kernel, maker
+from dynfrsdb_engine.install import keep_list
+from dynfrsdb_engine.kernel import Record, inner, kernel, maker
 from dynfrsdb_engine.reference import Address, Held, refer
 from dynfrsdb_engine.sealing import (
     BUCKET_KEY,
@@ -35,7 +36,7 @@ from dynfrsdb_engine.sealing import (
 )
 from dynfrsdb_engine.source import Damaged
 from dynfrsdb_engine.unaligned import get32
-from dynfrsdb_engine.working import EDIT, EDITS, Working, working_at
+from dynfrsdb_engine.working import EDIT, EDITS, TOP_LIST, Working, working_at
 
 NONE = np.int64(0)
 GOOD, UNLIKE, UNSOUND = 0, 1, 2
@@ -109,6 +110,49 @@ def edit_chunk(slots: npt.NDArray[np.uint32], n: int, slot: np.uint32, sign: int
         slots[i] = slots[i - 1]
     slots[at] = slot
     return n + 1
+
+
+@inner
+def edited_list(w: Working, edit: Record, rows: npt.NDArray[np.int64]) -> int:
+    """Which of the lists of these lines, which ascend, an edit belongs to, or -1: the line may have been another node's
+    when it was noted."""
+    low, high = NONE, rows.size
+    while low < high:
+        middle = (low + high) >> 1
+        if rows[middle] < edit.row:
+            low = middle + 1
+        else:
+            high = middle
+    if low == rows.size or rows[low] != edit.row:
+        return -1
+    node = w.nodes[edit.row]
+    return low if node.tree == edit.tree and node.path == edit.path else -1
+
+
+@kernel
+def take_lists(
+    w_address: Address[Working],
+    rows: npt.NDArray[np.int64],
+    sizes: npt.NDArray[np.int64],
+    slots: npt.NDArray[np.uint32],
+) -> None:
+    """Bring long lists from disk, one behind the other, into memory, for the nodes in these lines, which ascend; and
+    make the edits that wait for them there as well. `sizes` are those after it."""
+    w, entering, begin = working_at(w_address), np.zeros(rows.size, np.int64), NONE
+    for e in range(w.top[EDITS]):
+        i = edited_list(w, w.edits[e], rows)
+        if i >= 0:
+            entering[i] += w.edits[e].sign > 0
+    for i in range(rows.size):
+        keep_list(w, rows[i], slots[begin : begin + sizes[i]])
+        w.top[TOP_LIST] += entering[i]
+        begin += sizes[i]
+    for e in range(w.top[EDITS]):
+        edit = w.edits[e]
+        i = edited_list(w, edit, rows)
+        if i >= 0:
+            n = edit_chunk(w.lists[w.nodes[rows[i]].list_at :], sizes[i], edit.slot, np.int64(edit.sign))
+            sizes[i] = n if n >= 0 else sizes[i]
 
 
 @inner

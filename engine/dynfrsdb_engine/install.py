@@ -250,20 +250,6 @@ def install(
     return GOOD, -1
 
 
-@kernel
-def take_lists(
-    w_address: Address[Working],
-    rows: npt.NDArray[np.int64],
-    sizes: npt.NDArray[np.int64],
-    slots: npt.NDArray[np.uint32],
-) -> None:
-    """Put long lists that were brought from disk, one behind the other, into memory."""
-    w, at = working_at(w_address), np.int64(0)
-    for i in range(rows.size):
-        keep_list(w, rows[i], slots[at : at + sizes[i]])
-        at += sizes[i]
-
-
 @inner
 def keep_list(w: Working, row: int, slots: npt.NDArray[np.uint32]) -> None:
     """Put a long list into memory."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from dynfrsdb_engine.chunks import take_lists
 from dynfrsdb_engine.follow import (
     FOUND_GONE,
     FOUND_SPLIT,
@@ -18,7 +19,7 @@ from dynfrsdb_engine.follow import (
     sample_uses,
 )
 from dynfrsdb_engine.grow import RECORD
-from dynfrsdb_engine.install import GOOD, WRONG_STAMP, install, make_room, take_lists
+from dynfrsdb_engine.install import GOOD, WRONG_STAMP, install, make_room
 from dynfrsdb_engine.records import way_down
 from dynfrsdb_engine.rows import Rows
 from dynfrsdb_engine.scan import FOUND, FOUND_LIST, FOUND_MISSING, expected_sizes, scan_below
@@ -50,17 +51,6 @@ Place = tuple[int, int, bool]
 """(tree, path, whether it is a bucket)"""
 Way = Sequence[float]
 """The features of a row that goes down a tree."""
-
-
-def _with_edits(
-    slots: npt.NDArray[np.uint32], edits: npt.NDArray[np.void], tree: int, path: int
-) -> npt.NDArray[np.uint32]:
-    """A long list with those edits that are its own."""
-    mine = edits[(edits["tree"] == tree) & (edits["path"] == path)]
-    # The last edit of a slot counts.
-    stays = dict(zip(mine["slot"].tolist(), (mine["sign"] > 0).tolist(), strict=True))
-    entering = np.array([slot for slot, inside in stays.items() if inside], np.uint32)
-    return np.sort(np.concatenate([np.setdiff1d(slots, mine["slot"]), entering])).astype(np.uint32)
 
 
 def _in_one_piece(found: Records) -> tuple[npt.NDArray[np.void], npt.NDArray[np.uint8]]:
@@ -207,19 +197,16 @@ class Resident:
         """Bring the long lists of these nodes, with what the open transaction changed in them."""
         if not points.size:
             return
-        rows = self.w.points["owner"][points].astype(np.int64)
-        places = list(zip(trees.tolist(), paths.tolist(), strict=True))
-        lists = list(self.source.long_lists(places))
-        edits = self.w.edits[: self.w.top[EDITS]]
-        edited = set(edits["row"].tolist())
-        for i, row in enumerate(rows.tolist()):
-            if row in edited:
-                lists[i] = _with_edits(lists[i], edits[edits["row"] == row], *places[i])
-        sizes, expected = np.array([slots.size for slots in lists]), self.w.stats.head["n"][rows]
+        order = np.argsort(self.w.points["owner"][points])
+        rows = self.w.points["owner"][points[order]].astype(np.int64)
+        places = list(zip(trees[order].tolist(), paths[order].tolist(), strict=True))
+        lists = self.source.long_lists(places)
+        sizes = np.fromiter(map(len, lists), np.int64, len(lists))
+        self.w = ensure(self.w, lists=int(sizes.sum() + self.w.top[EDITS]))
+        take_lists(self._working.address, rows, sizes, np.concatenate(lists))
+        expected = self.w.stats.head["n"][rows]
         for i in np.flatnonzero(sizes != expected).tolist():
             raise Damaged(*places[i], f"has a list of {sizes[i]} samples where {expected[i]} are expected")
-        self.w = ensure(self.w, lists=int(sizes.sum()))
-        take_lists(self._working.address, rows, sizes, np.concatenate(lists))
 
     def _scan(self, scanner: Callable[[npt.NDArray[np.void]], int]) -> npt.NDArray[np.void]:
         """Run a scanner, again with more room if it found more than fits."""

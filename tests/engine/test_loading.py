@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -62,3 +64,24 @@ def test_tags_that_a_query_left_are_not_those_of_the_next_transaction(cold: Shel
 
     assert left > 0
     assert 0 < made.size <= SETTINGS.k  # one sample, one way down each of its trees
+
+
+def test_a_long_list_that_is_brought_has_what_its_transaction_changed_in_it() -> None:
+    """One sample left and another came while the list was on disk; then somebody needs to see all of them."""
+    settings = replace(SETTINGS, n_trees=1, k=1)
+    forest = ShelvedForest(settings, bucket=2)
+    samples = naive.as_samples(ROWS[:9].tolist(), [*([0] * 8), 1], range(9))
+    forest.change([], samples[:7])
+    forest.settle()
+    forest.reload()
+    before = forest.shelf.lists[0, 1].tolist()
+
+    forest.change([3], [], commit=False)
+    forest.change([], samples[7:8], commit=False)
+    assert forest.forest.w.nodes["list_at"][0] < 0, "the list was to stay on disk"
+    forest.change([], samples[8:])
+
+    slots = sorted(slot for slot, _ in forest.live.values())
+    assert forest.shelf.lists[0, 1].tolist() == slots != before
+    forest.settle()
+    assert forest.tree_digests() == naive.Forest(settings, forest.samples()).tree_digests()
