@@ -3,6 +3,7 @@
     python tools/bench.py                                    every set, every measure; a quarter of an hour or more
     python tools/bench.py --data purchase --only query       one measure of one set
     python tools/bench.py --quick                            few samples: does it run, and roughly where does it stand?
+    python tools/bench.py --cpp ./dynfrs                     beside the paper's own program, which you have compiled
     python tools/bench.py --scale                            88 thousand to 8.8 million rows; needs 10 GB of disk
     python tools/bench.py --json out.json --docs             keep everything, and write docs/performance.md
     python tools/bench.py --from out.json --docs             write it again from what was kept
@@ -27,7 +28,7 @@ import click  # noqa: E402
 from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
-from benchmark import measure_build, measure_process, measure_query, measure_removal, scale  # noqa: E402
+from benchmark import measure_build, measure_cpp, measure_process, measure_query, measure_removal, scale  # noqa: E402
 from benchmark.data import PLANS, USUAL, load  # noqa: E402
 from benchmark.machine import machine, today  # noqa: E402
 from benchmark.report import FIGURES, TARGETS, cells, figure_cells  # noqa: E402
@@ -40,6 +41,7 @@ MEASURES: dict[str, Callable[[Trial], None]] = {
     "build": measure_build.build,
     "size": measure_build.size,
     "inside": measure_removal.inside,
+    "cpp": measure_cpp.cpp,
     "removal": measure_removal.durable,
     "tail": measure_removal.tail,
     "batch": measure_removal.batch,
@@ -90,6 +92,7 @@ class Wanted(NamedTuple):
     only: tuple[str, ...]
     sizes: tuple[int, ...]
     quick: bool
+    program: Path | None
 
 
 def run(wanted: Wanted, sets: Path, place: Path | None) -> Iterator[Results]:
@@ -98,11 +101,15 @@ def run(wanted: Wanted, sets: Path, place: Path | None) -> Iterator[Results]:
     with tempfile.TemporaryDirectory(prefix="dynfrsdb-bench-", dir=place) as temporary:
         directory = Path(temporary)
         results = Results(today(), machine(directory))
+        if wanted.program is not None:
+            errors.print("trying the C++")
+            measure_cpp.attempt(wanted.program, load("tiny", sets), directory)
         errors.print("loading kernels")
         warm_up(directory)
         for name in wanted.names:
             data = load(name, sets)
-            trial = Trial(data, directory, Effort.suited(len(data.X), wanted.quick))
+            effort = Effort.suited(len(data.X), wanted.quick)
+            trial = Trial(data, directory, effort, program=wanted.program)
             results.sets[name] = found = measure(trial, wanted.only, errors.print)
             found.words += ", a quick run" if wanted.quick else ""
             trial.discard()
@@ -120,6 +127,13 @@ def run(wanted: Wanted, sets: Path, place: Path | None) -> Iterator[Results]:
     "--scale", "scaled", is_flag=True, help="How costs grow, up to millions of rows; only that, if no set is named."
 )
 @click.option("--rows", multiple=True, type=click.IntRange(100), help="With --scale: this many rows; may be repeated.")
+@click.option(
+    "--cpp",
+    "program",
+    type=click.Path(exists=True, dir_okay=False, executable=True, resolve_path=True, path_type=Path),
+    help="The paper's own program (shurongwang/DynFrs on GitHub, compiled as its README says), to be measured beside "
+    "ours; sets with two classes only.",
+)
 @click.option("--json", "out", type=click.Path(dir_okay=False, path_type=Path), help="Write everything to this file.")
 @click.option("--docs", is_flag=True, help="Write docs/performance.md and its pictures.")
 @click.option("--docs-dir", type=click.Path(file_okay=False, path_type=Path), default=ROOT / "docs", help="Where to.")
@@ -140,6 +154,7 @@ def main(
     quick: bool,
     scaled: bool,
     rows: tuple[int, ...],
+    program: Path | None,
     out: Path | None,
     docs: bool,
     docs_dir: Path,
@@ -153,7 +168,7 @@ def main(
     sizes = (rows or (scale.QUICK_ROWS if quick else scale.ROWS)) if scaled else ()
     results = Results.merged(Results.read(path) for path in kept)
     if chosen or sizes:
-        for found in run(Wanted(chosen, only, sizes, quick), sets, place):
+        for found in run(Wanted(chosen, only, sizes, quick, program), sets, place):
             results = Results.merged([results, found])
             if out is not None:
                 results.write(out)

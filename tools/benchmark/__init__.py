@@ -6,6 +6,7 @@ in the same run, in turns with ours:
     retrain        scikit-learn's ExtraTreesClassifier on q of the rows per tree, same trees, depth and min split
     random forest  scikit-learn's RandomForestClassifier
     bare           a plain py-lmdb transaction that writes the same records: the floor of what durability costs
+    the C++        the paper's own program, if whoever measures has compiled it and names it
 
 and the targets are ratios. `tools/bench.py` is the command.
 

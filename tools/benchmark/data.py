@@ -1,11 +1,13 @@
 """The data sets: real ones where their files are there, generated ones of the same shape where not.
 
 The figures of the paper's C++ belong to two of them. They were measured relative to scikit-learn's retrain on the
-machine they ran on, and the targets build on them.
+machine they ran on, and the targets build on them. On another machine that share is another: `measure_cpp.py` measures
+the program itself.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -57,6 +59,12 @@ class DataSet:
     generated: bool
     cpp: Cpp | None = None
     aims: Aims | None = None
+
+    @property
+    def occupancy(self) -> int:
+        """The number of trees that a sample lives in."""
+        q, trees = float(self.settings["q"]), int(self.settings["n_estimators"])
+        return math.ceil(q * trees - 1e-9)
 
     @property
     def words(self) -> str:

@@ -7,8 +7,9 @@ thread is held still, so that two runs write the same records); `lazy` leaves ev
 from __future__ import annotations
 
 import cProfile
-import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import dynfrsdb
@@ -22,11 +23,13 @@ POLICIES: dict[str, str | None] = {"auto": "auto", "lazy": None}
 WARM_UP = 5
 IN_ONE = 10
 """Removals of one open transaction: few, so that tags do not spare the later ones their way down."""
+IN_A_ROW = 100
+"""Removals of one open transaction, the way the C++ makes them: tags of earlier ones do spare the later ones."""
 
 
 def inside(trial: Trial) -> None:
     """One removal inside an open transaction, working set warm, before the commit: each walking its trees at once, as
-    if somebody looked in between, and several that walk together, as a transaction lets them."""
+    if somebody looked in between, and several that walk together, as a transaction lets them; and many in a row."""
     alone, together, kernels = Stopwatch(), Stopwatch(), list[float]()
     ids = iter(trial.ids(2 * (trial.effort.open_rounds + 1) * IN_ONE, seed=1))
     with trial.warm("auto") as db, Parts() as parts:
@@ -43,6 +46,26 @@ def inside(trial: Trial) -> None:
     trial.note("removal, before commit", alone.without(IN_ONE))
     trial.note("removal, before commit: kernels", kernels[IN_ONE:])
     trial.note("removal, before commit: together", [whole / IN_ONE for whole in together.seconds[1:]])
+    _in_a_row(trial)
+
+
+class _RolledBackError(Exception):
+    """Nothing went wrong; the transaction is not to be committed."""
+
+
+def _in_a_row(trial: Trial) -> None:
+    """Removals of one open transaction, each walking its trees at once, with nothing in between; as many rounds as the
+    C++ has processes. A round begins with the forest as it was built, and in memory: a transaction that is rolled back
+    lets go of what it changed."""
+    watch, count = Stopwatch(), min(IN_A_ROW, len(trial.data.X) // 2)
+    with trial.warm("auto") as db:
+        for i in range(trial.effort.batches + 1):
+            ids = [[id] for id in trial.ids(count, 100 + i)]
+            with suppress(_RolledBackError), db.transaction() as txn:
+                watch.time_each(partial(_remove_now, txn), ids)
+                raise _RolledBackError
+            trial.heat(db)
+    trial.note("removal, before commit: in a row", watch.seconds[count:], cpu=watch.cpu[1:])
 
 
 def _remove_now(txn: dynfrsdb.Transaction, ids: list[int]) -> None:
@@ -71,8 +94,8 @@ def durable(trial: Trial) -> None:
             pages = [change.pages.get(database, 0) for change in measured]
             if any(pages):
                 trial.note(f"removal, {name}: pages of {database}", pages, "")
-        k = math.ceil(trial.data.settings["q"] * trial.data.settings["n_estimators"] - 1e-9)
-        trial.note(f"removal, {name}: tree pages per tree", [change.tree_pages / k for change in measured], "")
+        per_tree = [change.tree_pages / trial.data.occupancy for change in measured]
+        trial.note(f"removal, {name}: tree pages per tree", per_tree, "")
 
 
 def _calls(trial: Trial, ids: list[int], policy: str | None) -> float:

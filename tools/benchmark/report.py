@@ -45,13 +45,18 @@ def cells(row: Row) -> tuple[str, ...]:
         row.what,
         quantity(row.ours, row.unit),
         f"{row.n:,}",
-        row.partner.partition(": ")[2] or row.partner,
+        partner(row),
         quantity(row.partner_value, row.unit),
         times(row.ratio),
         times(row.cpu_ratio),
         target,
         _MET[row.met],
     )
+
+
+def partner(row: Row) -> str:
+    """What a row is held against, without the figure's name that it shares with ours."""
+    return row.partner.partition(": ")[2] or row.partner
 
 
 def figure_cells(name: str, figure: Figure) -> tuple[str, ...]:

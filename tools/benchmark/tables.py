@@ -7,12 +7,13 @@ from collections.abc import Iterable, Sequence
 from benchmark.data import PLANS
 from benchmark.figures import Figure
 from benchmark.parts import PARTS
-from benchmark.report import TARGETS, cells, markdown, quantity, times
+from benchmark.report import TARGETS, cells, markdown, partner, quantity, times
 from benchmark.results import Results
 from benchmark.targets import SCALE, Row, scale_rows
 
 SIZES = ("1", "10", "100", "0.1%", "1%")
 POLICIES = ("auto", "lazy")
+INSIDE = "removal, before commit"
 TREE_PAGES = ("pages of nodes", "pages of buckets")
 
 
@@ -24,11 +25,11 @@ def targets(rows: Iterable[Row]) -> str:
 def ratios(results: Results, names: Sequence[str]) -> str:
     """Several sets side by side, ratios only, or plain numbers where there is no partner."""
     found = {name: {row.key: row for row in results.rows(name)} for name in names}
-    keys = {key: row for rows in found.values() for key, row in rows.items()}
+    keys = {(key, partner(row)): row for rows in found.values() for key, row in rows.items()}
     lines = []
-    for key, any_row in keys.items():
-        rows = [found[name].get(key) for name in names]
-        lines.append([any_row.what, any_row.partner.partition(": ")[2] or any_row.partner, *map(short, rows)])
+    for (key, its), any_row in keys.items():
+        rows = [row if row is not None and partner(row) == its else None for row in (found[n].get(key) for n in names)]
+        lines.append([any_row.what, its, *map(short, rows)])
     return markdown(["what", "partner", *names], lines)
 
 
@@ -152,9 +153,10 @@ def inside(results: Results) -> str:
         "n",
         "kernels alone, mean",
         "of the retrain",
-        "the C++",
+        "the C++, elsewhere",
         "ten that walk together, each",
         "of the retrain",
+        "a hundred in a row, each",
     )
     lines = []
     for name, one in results.sets.items():
@@ -165,8 +167,45 @@ def inside(results: Results) -> str:
             first = (_p(ours, "mean"), _p(ours), _p(ours, "p99"), ratios[0], f"{ours.n:,}")
             aims = PLANS[name].aims
             cpp = "" if aims is None else times(aims.removal)
-            lines.append((name, *first, _p(kernels, "mean"), ratios[1], cpp, _p(together, "mean"), ratios[2]))
+            middle = (_p(kernels, "mean"), ratios[1], cpp, _p(together, "mean"), ratios[2])
+            lines.append((name, *first, *middle, _p(one.figures.get(f"{INSIDE}: in a row"), "mean")))
     return markdown(heads, lines)
+
+
+BESIDE_CPP = (
+    ("build, durable", "build", "median", "build", "build"),
+    ("one removal in an open transaction, in a row, mean", f"{INSIDE}: in a row", "mean", "removal, lazy", "lazy"),
+    ("the kernels of one, alone, mean", f"{INSIDE}: kernels", "mean", "removal, lazy", "lazy"),
+    ("one removal that leaves nothing for later", "", "mean", "removal, eager", "eager"),
+    ("100 removed, durable", "batch of 100, lazy", "median", "batch of 100", "hundred"),
+    ("1% removed, durable", "batch of 1%, lazy", "median", "batch of 1%", "percent"),
+    ("store size, and its memory", "store size", "median", "memory", "memory"),
+)
+"""What, our figure and which part of it, the figure of the C++, and the name of what it was elsewhere."""
+
+
+def beside_cpp(results: Results) -> str:
+    """The C++ as it was measured, beside ours and beside its figures from elsewhere."""
+    heads = ("set", "what", "ours", "the C++", "n", "ratio", "the C++, of the retrain", "elsewhere")
+    lines = []
+    for name, one in results.sets.items():
+        for what, key, part, its_key, constant in BESIDE_CPP:
+            ours, its = one.figures.get(key), one.figures.get(f"the C++: {its_key}")
+            if its is not None:
+                shown = _p(its, "mean") if its.mean else "under 1 ms"
+                ratio = times(getattr(ours, part) / its.mean) if ours is not None and its.mean else ""
+                shares = _of_the_retrain(name, its, one.figures.get("retrain"), constant)
+                lines.append((name, what, _p(ours, part), shown, f"{its.n:,}", ratio, *shares))
+    return markdown(heads, lines)
+
+
+def _of_the_retrain(name: str, its: Figure, retrain: Figure | None, constant: str) -> tuple[str, str]:
+    """What the C++ takes, as a share of the retrain: in this run, and elsewhere; bytes as they are."""
+    cpp = PLANS[name].cpp
+    elsewhere = None if cpp is None else float(getattr(cpp, constant))
+    if its.unit == "B":
+        return "", quantity(elsewhere, its.unit)
+    return times(its.mean / retrain.median) if retrain is not None and its.mean else "", times(elsewhere)
 
 
 def batch(results: Results) -> str:

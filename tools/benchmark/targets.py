@@ -1,7 +1,7 @@
 """What was wanted, against what came out.
 
 Each row holds one of our figures against its partner from the same run. Ratios to the retrain and to the C++ have
-targets for the two sets that the C++ was measured on; the other targets hold for every set.
+targets for the two sets whose figures of the C++ are known from elsewhere; the other targets hold for every set.
 """
 
 from __future__ import annotations
@@ -103,12 +103,20 @@ class Targets:
         yield from self._row(
             "removal-open", what, "removal, before commit", self._aim("removal"), of="retrain", use="mean"
         )
+        yield from self._beside_cpp()
         for policy in ("auto", "lazy"):
             name = f"removal, {policy}"
             what = f"one removal, durable, {policy}, p50"
             yield from self._row(f"removal-{policy}", what, name, 1.5, of=f"{name}: bare LMDB")
             what = f"pages of tree records per touched tree, {policy}, mean"
             yield from self._row(f"pages-{policy}", what, f"{name}: tree pages per tree", 6.0, use="mean")
+
+    def _beside_cpp(self) -> Iterator[Row]:
+        """Removals the way the C++ makes them, against the C++ on this machine, if it was measured."""
+        ours, its = (self._figures.get(name) for name in ("removal, before commit: in a row", "the C++: removal, lazy"))
+        if ours is not None and its is not None:
+            what = "one removal in an open transaction, in a row, mean"
+            yield Row("removal-cpp", what, self._name, ours.mean, "s", ours.n, 1.0, "the C++, lazy", its.mean)
 
     def _batches(self) -> Iterator[Row]:
         for words, aim in {"100": "hundred", "1%": "percent"}.items():
@@ -123,10 +131,14 @@ class Targets:
             yield from self._row(f"settled-{policy}", what, name, self._aim("settled"), of="retrain")
 
     def _against_floor(self, words: str, name: str, aim: str) -> Row:
-        """A batch against 1.5 times bare LMDB and, where it is known, the C++ in memory."""
+        """A batch against 1.5 times bare LMDB and the C++ in memory: as measured in this run, or else, for the sets
+        that have them, by its figures from elsewhere."""
         ours, floor = self._figures[name], 1.5 * self._figures[f"{name}: bare LMDB"].median
         what, partner = f"{words} removed in one durable transaction", "1.5 x bare LMDB"
-        if self._cpp is not None:
+        if (measured := self._figures.get(f"the C++: batch of {words}")) is not None:
+            floor += measured.mean
+            partner += " + the C++"
+        elif self._cpp is not None:
             floor += float(getattr(self._cpp, aim)) * self._figures["retrain"].median
             partner += " + the C++"
         target = None if self._cpp is None else 1.0

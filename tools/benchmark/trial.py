@@ -71,6 +71,8 @@ class Trial:
     effort: Effort
     figures: dict[str, Figure] = field(default_factory=dict)
     curves: dict[str, list[float]] = field(default_factory=dict)
+    program: Path | None = None
+    """The paper's own program, if somebody gave it."""
     _numbers: Iterator[int] = field(default_factory=count)
 
     def note(
