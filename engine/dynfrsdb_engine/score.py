@@ -146,18 +146,30 @@ def first_of(words: npt.NDArray[np.uint64], word: np.uint64) -> int:
 def left_sides(counts: npt.NDArray[np.uint32], first: int, end: int, lefts: npt.NDArray[np.uint64]) -> int:
     """Write how many of both classes, one in each half of a word, each threshold of some candidates has on its left.
 
-    Returns how many were written: the last is repeated until they fill whole instructions.
+    Returns how many were written.
     """
-    size, left = 0, U0
+    size = 0
     for c in range(first, end):
-        intervals, mine = counts[c], lefts[size:]
-        left = U0
-        for j in range(intervals.shape[0]):
-            left += np.uint64(intervals[j, 0]) | np.uint64(intervals[j, 1]) << U32
-            mine[j] = left
-        size += intervals.shape[0]
+        size = sides_of(counts[c], counts.shape[1], lefts, size)
+    return fill_up(lefts, size)
+
+
+@inner
+def sides_of(intervals: npt.NDArray[np.uint32], thresholds: int, lefts: npt.NDArray[np.uint64], at: int) -> int:
+    """Write the same of the first thresholds of one candidate, from `at` on; returns where it ends."""
+    left, mine = U0, lefts[at:]
+    for j in range(thresholds):
+        left += np.uint64(intervals[j, 0]) | np.uint64(intervals[j, 1]) << U32
+        mine[j] = left
+    return at + thresholds
+
+
+@inner
+def fill_up(lefts: npt.NDArray[np.uint64], size: int) -> int:
+    """Repeat the last until they fill whole instructions; returns how many there are then."""
+    last = lefts[size - 1]
     while size % AT_ONCE:
-        lefts[size] = left
+        lefts[size] = last
         size += 1
     return size
 
@@ -176,23 +188,35 @@ def score_sides(
 
 @inner
 def still_best(
-    counts: npt.NDArray[np.uint32], m: int, totals: npt.NDArray[np.int64], best: int, cut: int
+    cand: npt.NDArray[np.void],
+    counts: npt.NDArray[np.uint32],
+    m: int,
+    totals: npt.NDArray[np.int64],
+    best: int,
+    cut: int,
 ) -> tuple[bool, int]:
     """Whether a split of two classes is beyond doubt the one that `best_gini_of_two` would find, and its left size.
 
     A score is compared with that of this split without the divisions that make it, and must be greater by more than
-    all rounding together could be. A threshold behind this one that leaves the same on its left has the same score.
+    all rounding together could be. A threshold behind this one that leaves the same on its left has the same score. So
+    have all thresholds of a candidate with two values, and one of them is enough.
     """
     lefts, scores, thresholds = local_words(), local_doubles(), counts.shape[1]
-    at_once, left = ROOM // thresholds, U0
+    n, left = totals[0] + totals[1], U0
     for j in range(cut + 1):
         left += np.uint64(counts[best, j, 0]) | np.uint64(counts[best, j, 1]) << U32
     lefts[0] = left
     score_sides(lefts, 1, totals, scores)
-    near, limit = np.int64(0), scores[0] * A_LITTLE_MORE
-    for first in range(0, m, at_once):
-        size = left_sides(counts, first, min(m, first + at_once), lefts)
-        near += rivals(lefts, size, totals, limit, left, (best - first) * thresholds + cut)
+    near, limit, size, place = np.int64(0), scores[0] * A_LITTLE_MORE, 0, ROOM
+    for c in range(m):
+        if c == best:
+            place = size + cut
+        two_valued = cand[c].at_lo + cand[c].at_hi == n
+        size = sides_of(counts[c], 1 if two_valued else thresholds, lefts, size)
+        if c == m - 1 or size + thresholds + AT_ONCE > ROOM:
+            size = fill_up(lefts, size)
+            near += rivals(lefts, size, totals, limit, left, place)
+            size, place = 0, 0 if c >= best else ROOM
     return near == 0, np.int64(left & LOW) + np.int64(left >> U32)
 
 

@@ -282,7 +282,7 @@ def choose_again(spec: Spec, stats: Stats, row: int, scratch: Scratch) -> tuple[
     """As `choose`, for a node whose counts have changed a little: its best split most often stays the best."""
     head, totals = stats.head[row], stats.totals[row]
     if spec.criterion == GINI and totals.size == TWO and head.best < head.m:
-        stays, n_left = still_best(stats.counts[row], head.m, totals, head.best, head.cut)
+        stays, n_left = still_best(stats.cand[row], stats.counts[row], head.m, totals, head.best, head.cut)
         if stays:
             return head.best, head.cut, n_left
     return choose(spec, stats, row, totals, scratch)

@@ -9,6 +9,7 @@ from dynfrsdb_engine.intervals import intervals, sort
 from dynfrsdb_engine.local import ROOM
 from dynfrsdb_engine.ordered import least_and_greatest, next_below
 from dynfrsdb_engine.score import best_gini, best_gini_of_two, left_sides, score_sides, still_best
+from dynfrsdb_engine.search import CANDIDATE
 from dynfrsdb_engine.spec import EXAMPLE
 from tests.engine.doors import candidate_stats, door, weigh_up
 
@@ -75,18 +76,44 @@ def test_a_split_is_called_still_the_best_only_if_a_search_would_find_it(m: int,
         counts[[0, -1], chance.integers(0, 2, 2)] += 1
         inner = [counts[1:-1][chance.permutation(s - 1)] for _ in range(m)]
         left, totals = np.array([[counts[0], *rows] for rows in inner], np.uint32).reshape(m, s, 2), counts.sum(axis=0)
-        found = of_two(left, m, totals)
+        found, several = of_two(left, m, totals), np.zeros(m, CANDIDATE)
 
         others = zip(chance.integers(0, m, 9).tolist(), chance.integers(0, s, 9).tolist(), strict=True)
         for best, cut in [found[:2], *others]:
-            still, n_left = stays(left, m, totals, best, cut)
+            still, n_left = stays(several, left, m, totals, best, cut)
             assert n_left == left[best, : cut + 1].sum()
             assert not still or (best, cut, n_left) == found
         rivals = {tuple(sums) for sums in left.cumsum(axis=1).reshape(-1, 2).tolist()}
         was += len(rivals) > 1
-        said += len(rivals) > 1 and stays(left, m, totals, *found[:2])[0]
+        said += len(rivals) > 1 and stays(several, left, m, totals, *found[:2])[0]
 
     assert said >= was // 2 or people < 1000, "or every change would search"
+
+
+@pytest.mark.parametrize("m", [2, 5, 40])
+@pytest.mark.parametrize("s", [2, 5, 30, 255])
+def test_of_two_values_one_threshold_tells_whether_a_split_is_still_the_best(s: int, m: int) -> None:
+    """It is told wherever all thresholds would tell it, and for no other split."""
+    chance, said = np.random.default_rng(s), 0
+    for _ in range(100):
+        left, totals = np.array(chance.integers(0, 20, (m, s, 2)), np.uint32), np.array([6000, 6000])
+        left[:, 0] += 1
+        two = chance.random(m) < 0.5
+        left[two, 1:] = 0
+        cand = np.zeros(m, CANDIDATE)
+        cand["at_lo"][two] = left[two, 0].sum(axis=1)
+        cand["at_hi"][two] = totals.sum() - cand["at_lo"][two]
+        found = of_two(left, m, totals)
+
+        others = zip(chance.integers(0, m, 9).tolist(), chance.integers(0, s, 9).tolist(), strict=True)
+        for best, cut in [found[:2], *others]:
+            still, n_left = stays(cand, left, m, totals, best, cut)
+            assert n_left == left[best, : cut + 1].sum()
+            assert not still or (best, cut, n_left) == found
+            assert still >= stays(np.zeros(m, CANDIDATE), left, m, totals, best, cut)[0]
+            said += still
+
+    assert said > 50
 
 
 @pytest.mark.parametrize("s", [1, 7, 8, 9, 16, 17, 32, 33, 41, 257])
