@@ -16,10 +16,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from dynfrsdb_engine.kernel import inner, kernel
+from dynfrsdb_engine.kernel import Record, inner, kernel
 from dynfrsdb_engine.local import ROOM, local_doubles, local_words
 
 GINI, ENTROPY, SQUARED_ERROR = 0, 1, 2
+ONE = np.int64(1)
 U0, U1, U32, U63 = np.uint64(0), np.uint64(1), np.uint64(32), np.uint64(63)
 LOW = np.uint64(0xFFFFFFFF)
 XLOG_TABLE = 1 << 16
@@ -109,7 +110,9 @@ def best_gini(
 
 
 @inner
-def best_gini_of_two(counts: npt.NDArray[np.uint32], m: int, totals: npt.NDArray[np.int64]) -> tuple[int, int, int]:
+def best_gini_of_two(
+    cand: npt.NDArray[np.void], counts: npt.NDArray[np.uint32], m: int, totals: npt.NDArray[np.int64]
+) -> tuple[int, int, int]:
     """As `best_split`, for two classes and Gini: the same numbers as `best_gini`, eight thresholds to an instruction.
 
     (a + b)^2 - a^2 - b^2 is 2ab, and a product of integers rounds to the same double whether it is rounded before or
@@ -117,20 +120,34 @@ def best_gini_of_two(counts: npt.NDArray[np.uint32], m: int, totals: npt.NDArray
     are in the order of the scores, and the least of whole numbers may be looked for in any order.
     """
     lefts, scores = local_words(), local_doubles()
-    bits, thresholds = scores.view(np.uint64), counts.shape[1]
-    at_once = ROOM // thresholds
+    bits, thresholds, n = scores.view(np.uint64), counts.shape[1], totals[0] + totals[1]
     least, winner, cut, n_left = INFINITE, -1, -1, np.int64(0)
-    for first in range(0, m, at_once):
-        size = left_sides(counts, first, min(m, first + at_once), lefts)
+    first, size = 0, 0
+    for c in range(m):
+        size = sides_of(counts[c], unlike(cand[c], n, thresholds), lefts, size)
+        if c < m - 1 and size + thresholds + AT_ONCE <= ROOM:
+            continue
+        size = fill_up(lefts, size)
         score_sides(lefts, size, totals, scores)
         lowest = least
         for i in range(size):
             lowest = min(lowest, bits[i])
         if lowest < least:
             i = first_of(bits, lowest)
-            least, winner, cut = lowest, first + i // thresholds, i % thresholds
             n_left = np.int64(lefts[i] & LOW) + np.int64(lefts[i] >> U32)
+            while i >= unlike(cand[first], n, thresholds):
+                i -= unlike(cand[first], n, thresholds)
+                first += 1
+            least, winner, cut = lowest, first, i
+        first, size = c + 1, 0
     return winner, cut, n_left
+
+
+@inner
+def unlike(candidate: Record, n: int, thresholds: int) -> int:
+    """How many of a candidate's thresholds part the samples of a node in ways that may be unlike: of two values, all
+    of them part in the same way."""
+    return ONE if candidate.at_lo + candidate.at_hi == n else thresholds
 
 
 @inner
@@ -143,20 +160,9 @@ def first_of(words: npt.NDArray[np.uint64], word: np.uint64) -> int:
 
 
 @inner
-def left_sides(counts: npt.NDArray[np.uint32], first: int, end: int, lefts: npt.NDArray[np.uint64]) -> int:
-    """Write how many of both classes, one in each half of a word, each threshold of some candidates has on its left.
-
-    Returns how many were written.
-    """
-    size = 0
-    for c in range(first, end):
-        size = sides_of(counts[c], counts.shape[1], lefts, size)
-    return fill_up(lefts, size)
-
-
-@inner
 def sides_of(intervals: npt.NDArray[np.uint32], thresholds: int, lefts: npt.NDArray[np.uint64], at: int) -> int:
-    """Write the same of the first thresholds of one candidate, from `at` on; returns where it ends."""
+    """Write how many of both classes, one in each half of a word, each of the first thresholds of a candidate has on
+    its left, from `at` on; returns where that ends."""
     left, mine = U0, lefts[at:]
     for j in range(thresholds):
         left += np.uint64(intervals[j, 0]) | np.uint64(intervals[j, 1]) << U32
@@ -198,8 +204,7 @@ def still_best(
     """Whether a split of two classes is beyond doubt the one that `best_gini_of_two` would find, and its left size.
 
     A score is compared with that of this split without the divisions that make it, and must be greater by more than
-    all rounding together could be. A threshold behind this one that leaves the same on its left has the same score. So
-    have all thresholds of a candidate with two values, and one of them is enough.
+    all rounding together could be. A threshold behind this one that leaves the same on its left has the same score.
     """
     lefts, scores, thresholds = local_words(), local_doubles(), counts.shape[1]
     n, left = totals[0] + totals[1], U0
@@ -211,8 +216,7 @@ def still_best(
     for c in range(m):
         if c == best:
             place = size + cut
-        two_valued = cand[c].at_lo + cand[c].at_hi == n
-        size = sides_of(counts[c], 1 if two_valued else thresholds, lefts, size)
+        size = sides_of(counts[c], unlike(cand[c], n, thresholds), lefts, size)
         if c == m - 1 or size + thresholds + AT_ONCE > ROOM:
             size = fill_up(lefts, size)
             near += rivals(lefts, size, totals, limit, left, place)
@@ -290,11 +294,11 @@ def best_squares(
 @inner
 def best_split(
     criterion: int,
+    cand: npt.NDArray[np.void],
     counts: npt.NDArray[np.uint32],
     sums: npt.NDArray[np.int64],
     m: int,
     totals: npt.NDArray[np.int64],
-    n: int,
     sides: npt.NDArray[np.uint32],
     table: npt.NDArray[np.int64],
 ) -> tuple[int, int, int]:
@@ -303,8 +307,11 @@ def best_split(
     Ties to the earlier candidate, then the lower threshold.
     """
     if criterion == GINI and totals.size == 2:
-        return best_gini_of_two(counts, m, totals)
-    winner, cut, n_left = -1, -1, 0
+        return best_gini_of_two(cand, counts, m, totals)
+    winner, cut, n_left, n = -1, -1, 0, totals[0]
+    if criterion != SQUARED_ERROR:
+        for c in range(1, totals.size):
+            n += totals[c]
     low, whole, high = np.inf, np.int64(0x7FFFFFFFFFFFFFFF), -1.0
     for c in range(m):
         if criterion == GINI:

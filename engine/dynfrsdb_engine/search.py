@@ -33,6 +33,8 @@ CONSTANT = np.dtype([("feature", "i4"), ("value", "f4")], align=True)
 """One feature that a node passed over because all its samples have this value."""
 ZERO = np.int64(0)
 TWO, LOW, HIGH = np.int64(2), np.uint32(0xFFFF), np.uint32(16)
+FEW = 4
+"""Values that are looked at before it is asked whether a feature has two of them only."""
 AT_ONCE = np.int64(0xFFFF)
 """Samples that one sum of two counts has room for."""
 KNOWN = np.dtype([("path", "u8"), ("depth", "i8"), ("job", "i8")], align=True)
@@ -186,6 +188,35 @@ def count_two(
 
 
 @inner
+def may_have_two(values: npt.NDArray[np.float32], lo: float, hi: float) -> bool:
+    """Whether the first few values are all the least or the greatest."""
+    between = 0
+    for i in range(min(values.size, FEW)):
+        between += (values[i] != lo) & (values[i] != hi)
+    return between == 0
+
+
+@inner
+def count_ends(
+    values: npt.NDArray[np.float32], weights: npt.NDArray[np.int32], candidate: Record, least: npt.NDArray[np.uint32]
+) -> bool:
+    """Count up to `AT_ONCE` samples of two classes that have one of two values: those at the lower one are left of
+    every threshold, and counted by class in `least`. If some have a third one nothing is changed, and False returned.
+    """
+    lo, hi, at_lo, at_hi, ones = candidate.lo, candidate.hi, np.int32(0), np.int32(0), np.int32(0)
+    for i in range(values.size):
+        is_lo = np.int32(values[i] == lo)
+        at_lo += is_lo
+        at_hi += np.int32(values[i] == hi)
+        ones += is_lo * np.int32(weights[i] >> np.int32(16))
+    if at_lo + at_hi != values.size:
+        return False
+    least[0], least[1] = at_lo - ones, ones
+    candidate.at_lo, candidate.at_hi = np.int64(at_lo), np.int64(at_hi)
+    return True
+
+
+@inner
 def count_weighed(
     columns: int,
     node_hash: np.uint64,
@@ -203,6 +234,9 @@ def count_weighed(
     zero(stats, row, c, columns)
     candidate.at_lo, candidate.at_hi = 0, 0
     if columns == TWO:
+        ends = n <= AT_ONCE and may_have_two(values, candidate.lo, candidate.hi)
+        if ends and count_ends(values, places, candidate, counts[0]):
+            return
         start = ZERO
         while start < n:
             end = min(start + AT_ONCE, n)
@@ -273,8 +307,8 @@ def is_known(known: Record, path: np.uint64, depth: int, job: int) -> bool:
 @inner
 def choose(spec: Spec, stats: Stats, row: int, totals: npt.NDArray[np.int64], scratch: Scratch) -> tuple[int, int, int]:
     """The best split of line `row` from its counts, as (candidate, threshold, left size)."""
-    head, counts, sums = stats.head[row], stats.counts[row], stats.sums[row]
-    return best_split(spec.criterion, counts, sums, head.m, totals, head.n, scratch.sides, spec.xlog)
+    cand, counts, sums = stats.cand[row], stats.counts[row], stats.sums[row]
+    return best_split(spec.criterion, cand, counts, sums, stats.head[row].m, totals, scratch.sides, spec.xlog)
 
 
 @inner

@@ -8,14 +8,14 @@ import pytest
 from dynfrsdb_engine.intervals import intervals, sort
 from dynfrsdb_engine.local import ROOM
 from dynfrsdb_engine.ordered import least_and_greatest, next_below
-from dynfrsdb_engine.score import best_gini, best_gini_of_two, left_sides, score_sides, still_best
+from dynfrsdb_engine.score import best_gini, best_gini_of_two, fill_up, score_sides, sides_of, still_best
 from dynfrsdb_engine.search import CANDIDATE
 from dynfrsdb_engine.spec import EXAMPLE
 from tests.engine.doors import candidate_stats, door, weigh_up
 
 range_of, one_below = door(least_and_greatest), door(next_below)
 count_below, in_order, of_many, of_two = door(intervals), door(sort), door(best_gini), door(best_gini_of_two)
-sides_of, score_all, stays = door(left_sides), door(score_sides), door(still_best)
+write_sides, write_rest, score_all, stays = door(sides_of), door(fill_up), door(score_sides), door(still_best)
 
 
 @pytest.mark.parametrize("s", [1, 7, 8, 9, 30, 255])
@@ -59,9 +59,9 @@ def test_two_classes_score_as_many_do(m: int, s: int, people: int) -> None:
         for c in range(m):
             best, cut, n_left = of_many(left[c], totals, n, best, np.zeros((2, 2), np.uint32))
             expected = (c, cut, n_left) if cut >= 0 else expected
-        assert of_two(left, m, totals) == expected
+        assert of_two(np.zeros(m, CANDIDATE), left, m, totals) == expected
         words, scores = np.zeros(264, np.uint64), np.zeros(264)
-        size = sides_of(left[expected[0] :], 0, 1, words)
+        size = write_rest(words, write_sides(left[expected[0]], s, words, 0))
         score_all(words, size, totals, scores)
         assert scores[expected[1]] == scores[:size].min() == best
 
@@ -76,7 +76,7 @@ def test_a_split_is_called_still_the_best_only_if_a_search_would_find_it(m: int,
         counts[[0, -1], chance.integers(0, 2, 2)] += 1
         inner = [counts[1:-1][chance.permutation(s - 1)] for _ in range(m)]
         left, totals = np.array([[counts[0], *rows] for rows in inner], np.uint32).reshape(m, s, 2), counts.sum(axis=0)
-        found, several = of_two(left, m, totals), np.zeros(m, CANDIDATE)
+        found, several = of_two(np.zeros(m, CANDIDATE), left, m, totals), np.zeros(m, CANDIDATE)
 
         others = zip(chance.integers(0, m, 9).tolist(), chance.integers(0, s, 9).tolist(), strict=True)
         for best, cut in [found[:2], *others]:
@@ -103,7 +103,7 @@ def test_of_two_values_one_threshold_tells_whether_a_split_is_still_the_best(s: 
         cand = np.zeros(m, CANDIDATE)
         cand["at_lo"][two] = left[two, 0].sum(axis=1)
         cand["at_hi"][two] = totals.sum() - cand["at_lo"][two]
-        found = of_two(left, m, totals)
+        found = of_two(np.zeros(m, CANDIDATE), left, m, totals)
 
         others = zip(chance.integers(0, m, 9).tolist(), chance.integers(0, s, 9).tolist(), strict=True)
         for best, cut in [found[:2], *others]:
@@ -112,6 +112,7 @@ def test_of_two_values_one_threshold_tells_whether_a_split_is_still_the_best(s: 
             assert not still or (best, cut, n_left) == found
             assert still >= stays(np.zeros(m, CANDIDATE), left, m, totals, best, cut)[0]
             said += still
+        assert of_two(cand, left, m, totals) == found
 
     assert said > 50
 
