@@ -131,13 +131,18 @@ def test_the_weights_of_all_values_that_do_not_exceed_a_threshold_are_summed(s: 
     assert sums[:s].tolist() == wanted
 
 
+@pytest.mark.parametrize("kind", ["many values", "two values", "two values at first"])
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("n", [2, 40, 65_535, 65_536, 200_000])
-def test_every_sample_of_a_node_is_counted_in_its_interval_however_many_there_are(n: int, classes: int) -> None:
+def test_every_sample_of_a_node_is_counted_in_its_interval_however_many_there_are(
+    n: int, classes: int, kind: str
+) -> None:
     chance = np.random.default_rng(n)
     spec = EXAMPLE._replace(features=9, thresholds=6, classes=classes, columns=classes, totals=classes)
     values, targets = np.round(chance.normal(size=n), 1).astype(np.float32), chance.integers(0, classes, n)
     values[:2] = -4, 4
+    two = {"many values": 2, "two values": n, "two values at first": max(2, n // 2)}[kind]
+    values[2:two] = np.where(values[2:two] > 1, 4, -4)
 
     stats = candidate_stats(spec, values, targets)
 
