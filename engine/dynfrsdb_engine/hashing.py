@@ -75,12 +75,29 @@ def threshold(word: np.uint64, lo: float, hi: float, below_hi: float) -> float:
 
 
 @inner
-def thresholds(node_hash: np.uint64, feature: int, lo: float, hi: float, out: npt.NDArray[np.float32]) -> None:
-    """Fill `out` with the thresholds of one candidate, ascending; each leaves a sample on both sides."""
-    h, drawn, below_hi = step(node_hash, np.uint64(feature)), local_floats(), next_below(hi)
+def draw(feature_hash: np.uint64, lo: float, hi: float, out: npt.NDArray[np.float32]) -> None:
+    """Fill `out` with the thresholds of one candidate, in the order in which they are drawn; each leaves a sample on
+    both sides."""
+    below_hi = next_below(hi)
     for i in range(out.size):
-        drawn[i] = threshold(step(h, np.uint64(i)), lo, hi, below_hi)
-    sort(drawn[: out.size], out)
+        out[i] = threshold(step(feature_hash, np.uint64(i)), lo, hi, below_hi)
+
+
+@inner
+def lowest_draw(feature_hash: np.uint64, lo: float, hi: float, count: int) -> float:
+    """The lowest of `count` thresholds of one candidate."""
+    least = step(feature_hash, np.uint64(0))
+    for i in range(1, count):
+        least = min(least, step(feature_hash, np.uint64(i)))
+    return threshold(least, lo, hi, next_below(hi))
+
+
+@inner
+def thresholds(node_hash: np.uint64, feature: int, lo: float, hi: float, out: npt.NDArray[np.float32]) -> None:
+    """Fill `out` with the thresholds of one candidate, ascending."""
+    drawn = local_floats()[: out.size]
+    draw(step(node_hash, np.uint64(feature)), lo, hi, drawn)
+    sort(drawn, out)
 
 
 @kernel

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from dynfrsdb_engine.kernel import Record, inner, kernel
 from dynfrsdb_engine.local import ROOM, local_doubles, local_words
+from dynfrsdb_engine.ordered import bits_of, float_of, turned
 
 GINI, ENTROPY, SQUARED_ERROR = 0, 1, 2
 ONE = np.int64(1)
@@ -27,6 +28,7 @@ XLOG_TABLE = 1 << 16
 INFINITE = np.float64(np.inf).view(np.uint64)
 AT_ONCE = 8
 """Scores that an instruction makes."""
+FIRST, SECOND, HIGHEST = np.int32(0xFFFF), np.uint32(16), np.int32(0x7FFFFFFF)
 A_LITTLE_MORE = 1.0 + 2.0**-40
 """As a factor: more than some dozen roundings to 53 bits change."""
 
@@ -181,6 +183,12 @@ def fill_up(lefts: npt.NDArray[np.uint64], size: int) -> int:
 
 
 @inner
+def gini_of_two(a: float, b: float, c: float, d: float) -> float:
+    """The score of `a` and `b` samples of two classes on one side and `c` and `d` on the other."""
+    return 2.0 * a * b / (a + b) + 2.0 * c * d / (c + d)
+
+
+@inner
 def score_sides(
     lefts: npt.NDArray[np.uint64], size: int, totals: npt.NDArray[np.int64], scores: npt.NDArray[np.float64]
 ) -> None:
@@ -188,8 +196,37 @@ def score_sides(
     all_zeros, all_ones = np.float64(totals[0]), np.float64(totals[1])
     for i in range(size):
         a, b = np.float64(lefts[i] & LOW), np.float64(lefts[i] >> U32)
-        c, d = all_zeros - a, all_ones - b
-        scores[i] = 2.0 * a * b / (a + b) + 2.0 * c * d / (c + d)
+        scores[i] = gini_of_two(a, b, all_zeros - a, all_ones - b)
+
+
+@inner
+def lowest_gini(
+    lefts: npt.NDArray[np.int32],
+    size: int,
+    totals: npt.NDArray[np.int64],
+    thresholds: npt.NDArray[np.float32],
+    limit: np.uint64,
+) -> tuple[np.uint64, float]:
+    """The lowest score of the first `size` left sides of two classes, as bits, and the lowest threshold that has it, if
+    it is below `limit`.
+
+    A left side is the samples on it, and 2^16 times those of the second class besides. All arrays are of local.py.
+    """
+    scores = local_doubles()
+    bits, lowest, least = scores.view(np.uint64), INFINITE, HIGHEST
+    all_zeros, all_ones = np.float64(totals[0]), np.float64(totals[1])
+    for i in range(size, size + AT_ONCE):
+        lefts[i] = lefts[size - 1]
+    for i in range((size + AT_ONCE - 1) // AT_ONCE * AT_ONCE):
+        ones = np.int32(np.uint32(lefts[i]) >> SECOND)
+        a, b = np.float64(np.int32((lefts[i] & FIRST) - ones)), np.float64(ones)
+        scores[i] = gini_of_two(a, b, all_zeros - a, all_ones - b)
+    for i in range(size):
+        lowest = min(lowest, bits[i])
+    if lowest < limit:
+        for i in range(size):
+            least = min(least, turned(bits_of(thresholds[i])) if bits[i] == lowest else HIGHEST)
+    return lowest, float_of(turned(least))
 
 
 @inner

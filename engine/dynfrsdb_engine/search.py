@@ -4,6 +4,9 @@ Features are tried in the node's own order until p of them are not constant. Eac
 and greatest value; one pass over the samples counts which interval each falls into (no sorting of samples). The counts
 decide the split and, at a node that is stored, stay with it.
 
+Of a node inside a bucket only the split is kept. With two classes and Gini its thresholds are then scored as they are
+drawn, unsorted: the least score wins, and the lowest threshold that has it.
+
 A feature that is constant at a node is constant below it. `Scratch.known` remembers at which node a constancy was
 seen, so growing never looks at that feature again further down."""
 
@@ -14,12 +17,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dynfrsdb_engine.hashing import ORDER, place, restore, step, thresholds
+from dynfrsdb_engine.hashing import ORDER, draw, lowest_draw, place, restore, step, thresholds
 from dynfrsdb_engine.intervals import intervals, tally
 from dynfrsdb_engine.kernel import Record, inner
 from dynfrsdb_engine.local import local_floats, local_ints
 from dynfrsdb_engine.ordered import least_and_greatest, next_below
-from dynfrsdb_engine.score import GINI, best_split, still_best
+from dynfrsdb_engine.score import GINI, INFINITE, best_split, lowest_gini, still_best
 from dynfrsdb_engine.spec import Spec
 
 HEAD = np.dtype(
@@ -339,6 +342,41 @@ def number_classes(totals: npt.NDArray[np.int64], targets: npt.NDArray[np.int64]
 
 
 @inner
+def at_lower_end(values: npt.NDArray[np.float32], weights: npt.NDArray[np.int32], lo: float, hi: float) -> int:
+    """The weights of the samples at the lower of two values, added up; 0 if some sample has a third."""
+    left, ends = np.int32(0), np.int32(0)
+    for i in range(values.size):
+        is_lo = np.int32(values[i] == lo)
+        left += is_lo * weights[i]
+        ends += is_lo | np.int32(values[i] == hi)
+    return left if ends == values.size else np.int32(0)
+
+
+@inner
+def challenge(
+    feature_hash: np.uint64,
+    lo: float,
+    hi: float,
+    values: npt.NDArray[np.float32],
+    weights: npt.NDArray[np.int32],
+    totals: npt.NDArray[np.int64],
+    count: int,
+    least: np.uint64,
+) -> tuple[np.uint64, float]:
+    """The lowest score of the `count` thresholds of one feature, as bits, and the lowest threshold that has it, if it is
+    below `least`. The samples, of two classes, are up to `AT_ONCE`."""
+    drawn, sums = local_floats(), local_ints()
+    both = at_lower_end(values, weights, lo, hi) if may_have_two(values, lo, hi) else np.int32(0)
+    if both != 0:
+        sums[0] = both
+        drawn[0] = lowest_draw(feature_hash, lo, hi, count)
+        return lowest_gini(sums, 1, totals, drawn, least)
+    draw(feature_hash, lo, hi, drawn[:count])
+    tally(drawn, count, values, weights, sums)
+    return lowest_gini(sums, count, totals, drawn, least)
+
+
+@inner
 def search(
     spec: Spec,
     node: tuple[int, np.uint64, int, int],
@@ -352,13 +390,15 @@ def search(
     """Fill line `row` of `stats`; False if every feature is constant.
 
     `node` is (tree, path, depth, job); X holds one line per feature; `index` names the node's samples, whose totals
-    are in `stats` already. The counts of a node inside a bucket are not stored; they
-    have only columns for classes that are there.
+    are in `stats` already. The counts of a node inside a bucket are not stored; they have only columns for classes that
+    are there, and with two classes and Gini there are none: candidate 0 and its first threshold are the best split.
     """
     tree, path, depth, job = node
     values, places = scratch.values[: index.size], scratch.places[: index.size]
     totals, columns = stats.totals[row], spec.columns
-    if spec.classes > 2 and index.size <= spec.bucket:
+    inside, least = index.size <= spec.bucket, INFINITE
+    unsorted = inside and spec.criterion == GINI and columns == TWO
+    if inside and spec.classes > 2:
         columns = number_classes(totals, targets, scratch)
         totals, targets = scratch.few[:columns], scratch.targets[: index.size]
     weigh(columns, targets, places)
@@ -375,6 +415,13 @@ def search(
         known = scratch.known[f]
         if not is_known(known, path, depth, job):
             lo, hi = gather_column(X[f], index, values)
+            if lo < hi and unsorted:
+                feature_hash = step(node_hash, np.uint64(f))
+                score, cut = challenge(feature_hash, lo, hi, values, places, totals, spec.thresholds, least)
+                if score < least:
+                    least, stats.cand[row, ZERO].feature, stats.cuts[row, ZERO, ZERO] = score, f, cut
+                m += 1
+                continue
             if lo < hi:
                 candidate = stats.cand[row, m]
                 candidate.feature, candidate.lo, candidate.hi = f, lo, hi
@@ -388,6 +435,7 @@ def search(
     restore(scratch.shuffled, scratch.swaps, drawn)
     head = stats.head[row]
     head.n, head.m, head.skipped = index.size, m, skipped
-    best, cut, n_left = choose(spec, stats, row, totals, scratch)
-    head.best, head.cut, head.n_left = best, cut, n_left
+    head.best, head.cut, head.n_left = ZERO, ZERO, ZERO
+    if not unsorted:
+        head.best, head.cut, head.n_left = choose(spec, stats, row, totals, scratch)
     return m > 0
