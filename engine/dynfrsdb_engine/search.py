@@ -363,8 +363,8 @@ def challenge(
     count: int,
     least: np.uint64,
 ) -> tuple[np.uint64, float]:
-    """The lowest score of the `count` thresholds of one feature, as bits, and the lowest threshold that has it, if it is
-    below `least`. The samples, of two classes, are up to `AT_ONCE`."""
+    """The lowest score of the `count` thresholds of one feature, as bits, and the lowest threshold that has it, if that
+    score is below `least`. The samples, of two classes, are up to `AT_ONCE`."""
     drawn, sums = local_floats(), local_ints()
     both = at_lower_end(values, weights, lo, hi) if may_have_two(values, lo, hi) else np.int32(0)
     if both != 0:
