@@ -6,31 +6,49 @@ a fraction of a second, so that no other writer waits long. The thread takes a f
 
 A handle with `settle="auto"` does it by itself: a thread waits until transactions pause and then settles step by step,
 giving way to whoever wants to write. The same thread takes removals to their next stage, and tries again while a reader
-or another process holds them back."""
+or another process holds them back.
+
+Growing a large tag takes long, so the thread sets it aside: nobody waits while it is grown, and what of it is still
+true afterwards is written.
+
+    with the writer lock     which tags, and a copy of their lists of samples
+    without                  grow them; a snapshot keeps the rows of those who are removed meanwhile
+    with it again            take what fits: tags whose stamps say that they still have these samples; commit"""
 
 from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from dynfrsdb.build import Progress, threads, workers
 from dynfrsdb.errors import Error
-from dynfrsdb_storage import WriteSession
+from dynfrsdb.view import in_words, rows_of
+from dynfrsdb_engine.forest import Forest
+from dynfrsdb_engine.grow import Growth, Work, grow_work
+from dynfrsdb_storage import Snapshot, WriteSession
 from dynfrsdb_storage.retire import retire_old
 
 if TYPE_CHECKING:
     from dynfrsdb.database import Database
 
+T = TypeVar("T")
 STEP = 300_000
 """Samples below tags that one commit of `settle` grows."""
 QUIET = 0.05
 """Seconds without a transaction before the thread begins."""
 BACKGROUND_STEP = 4_000
+"""Samples that the thread grows while others wait: some milliseconds."""
+ASIDE = 100_000
+"""Samples of larger tags that it sets aside together: their records are written in one commit."""
+PATIENCE = 1.0
+"""Seconds for which the thread waits for its turn to write what it has grown aside."""
 AGAIN, AGAIN_AT_MOST = 0.5, 30.0
 """Seconds until the thread tries again to erase what somebody holds back: longer each time."""
 
@@ -42,7 +60,7 @@ def settle(db: Database, limit: int | None, timeout: float, progress: Progress |
         while limit is None or samples < limit:
             step = STEP if limit is None else min(STEP, limit - samples)
             with db._store.write(timeout, "settle") as session:
-                tags, size, left = _step(db, session, step, pool)
+                tags, size, left = _step(db, session, partial(_grow_first, samples=step, pool=pool))
             grown, samples = grown + tags, samples + size
             if progress is not None:
                 progress("tags", grown, grown + left)
@@ -51,14 +69,12 @@ def settle(db: Database, limit: int | None, timeout: float, progress: Progress |
     return grown
 
 
-def _step(db: Database, session: WriteSession, samples: int, pool: Executor | None = None) -> tuple[int, int, int]:
-    """One commit's worth: returns (tags grown, samples below them, tags left)."""
+def _step(db: Database, session: WriteSession, act: Callable[[Forest], T]) -> T:
+    """One commit's worth of growing: what `act` does to the forest is written."""
     with db._gate.alone():
         try:
             with db._view.within(session.snapshot) as forest:
-                found = forest.tags()
-                chosen = _first(found, samples)
-                forest.grow_tags(chosen, pool)
+                done = act(forest)
             if db._view.has_growth():
                 db._view.write_to(session)
                 session.commit()
@@ -66,6 +82,14 @@ def _step(db: Database, session: WriteSession, samples: int, pool: Executor | No
         except BaseException:
             db._view.roll_back(session.snapshot)
             raise
+    return done
+
+
+def _grow_first(forest: Forest, samples: int, pool: Executor | None = None) -> tuple[int, int, int]:
+    """Grow some tags, the largest first; returns (tags grown, samples below them, tags left)."""
+    found = forest.tags()
+    chosen = _first(found, samples)
+    forest.grow_tags(chosen, pool)
     return chosen.size, int(chosen["n"].sum()), found.size - chosen.size
 
 
@@ -73,6 +97,40 @@ def _first(found: npt.NDArray[np.void], samples: int) -> npt.NDArray[np.void]:
     """The first tags that together reach `samples`, at least one."""
     enough = int(np.searchsorted(np.cumsum(found["n"]), samples)) + 1
     return found[:enough]
+
+
+class Aside(NamedTuple):
+    """Large tags that are to be grown while others go on, and the snapshot that keeps their rows."""
+
+    work: Work
+    stored: Snapshot
+
+
+def set_aside(db: Database, session: WriteSession, small: int = BACKGROUND_STEP) -> Aside | None:
+    """The largest tags, or None if all of them are small."""
+    with db._gate.alone(), db._view.at(session.snapshot) as forest:
+        found = forest.tags()
+        large = found[found["n"] > small]
+        if not large.size:
+            return None
+        work = forest.set_aside(_first(large, ASIDE))
+    return Aside(work, db._store.snapshot())
+
+
+def grow_aside(db: Database, aside: Aside) -> Growth:
+    """Grow them; nobody has to wait for that."""
+    with aside.stored, in_words(db.path):
+        return grow_work(db._spec, rows_of(aside.stored), aside.work)
+
+
+def take_back(db: Database, session: WriteSession, growth: Growth) -> None:
+    """Write what of it still fits."""
+
+    def take(forest: Forest) -> None:
+        forest.tags()  # brings what is missing on the way to them
+        forest.take_what_fits(growth)
+
+    _step(db, session, take)
 
 
 class Settler:
@@ -117,18 +175,43 @@ class Settler:
             return False
         try:
             erase(db)
-            with db._store.snapshot() as snapshot:
-                tags = snapshot.state["tags"]
-            if tags:
-                with db._store.write(0.0, "settle") as session:
-                    _, _, left = _step(db, session, BACKGROUND_STEP)
-                if left:
-                    self._wake.set()
-            return db._store.owes
+            aside = self._settle_a_little()
+            held_back = db._store.owes
         except Error:
             return False  # somebody else is writing, or the disk is full: the next transaction wakes us again
         finally:
             db._writing.release()
+        if aside is not None:
+            self._settle_aside(aside)
+        return held_back
+
+    def _settle_a_little(self) -> Aside | None:
+        """Grow some small tags; large ones are returned, to be grown when others may go on."""
+        db = self._db
+        with db._store.snapshot() as snapshot:
+            tags = snapshot.state["tags"]
+        if not tags:
+            return None
+        with db._store.write(0.0, "settle") as session:
+            aside = set_aside(db, session)
+            if aside is not None or _step(db, session, partial(_grow_first, samples=BACKGROUND_STEP))[2]:
+                self._wake.set()
+        return aside
+
+    def _settle_aside(self, aside: Aside) -> None:
+        """Grow large tags without anybody waiting, then take a turn to write them; without one they stay tags."""
+        db = self._db
+        try:
+            growth = grow_aside(db, aside)
+            if self._stopped.is_set() or not db._writing.acquire(timeout=PATIENCE):
+                return
+            try:
+                with db._store.write(PATIENCE, "settle") as session:
+                    take_back(db, session, growth)
+            finally:
+                db._writing.release()
+        except Error:
+            return  # as above; or what was grown is no longer in this generation of the store
 
 
 def erase(db: Database) -> None:

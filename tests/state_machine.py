@@ -30,6 +30,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import dynfrsdb
+from dynfrsdb import settle as settling
 from tests import naive, nasty
 from tests.survivors import Nursery
 
@@ -110,6 +111,7 @@ class ForestMachine(RuleBasedStateMachine):
         self.settle_by_itself = settle
         self.live: Live = {sample.id: sample for sample in chosen}
         self.next_id = start
+        self.aside: Any = None
         self.asked: dict[str, tuple[list[Call], dynfrsdb.Receipt]] = {}
         self.open()
         self.nursery = Nursery(self.db._settings)
@@ -397,6 +399,23 @@ class ForestMachine(RuleBasedStateMachine):
         self.handle(which).settle(limit)
         if limit is None:
             assert self.db.info()["tags"] == 0
+
+    @precondition(lambda self: self.aside is None)
+    @rule(which=handles)
+    def grow_tags_aside(self, which: str) -> None:
+        """What comes of it is used when anything else may have happened."""
+        db = self.handle(which)
+        with db._store.write(purpose="settle") as session:
+            aside = settling.set_aside(db, session, small=0)
+        self.aside = None if aside is None else settling.grow_aside(db, aside)
+
+    @precondition(lambda self: self.aside is not None)
+    @rule(which=handles)
+    def take_what_was_grown_aside(self, which: str) -> None:
+        db = self.handle(which)
+        with db._store.write(purpose="settle") as session:
+            settling.take_back(db, session, self.aside)
+        self.aside = None
 
     @precondition(lambda self: self.taken % 11 == 0)
     @rule(which=handles)

@@ -31,6 +31,7 @@ from dynfrsdb_engine.grow import (
     make_ground,
     work_for,
 )
+from dynfrsdb_engine.install import GROWN, GROWN_ASIDE, STORED
 from dynfrsdb_engine.kernel import Record
 from dynfrsdb_engine.lists import MISPLACED, NEED_LISTS, NEED_RECORD, NO_ROOM, OVER, WAIT
 from dynfrsdb_engine.recount import BENCH, make_bench
@@ -49,6 +50,7 @@ from dynfrsdb_engine.spec import Spec
 from dynfrsdb_engine.working import (
     CLEARS,
     CLOCK,
+    NOTHING,
     TAGGINGS,
     TOP_POINT,
     ensure,
@@ -199,7 +201,7 @@ class Forest(Resident):
         return grow_work(self.spec, self.rows, work, queries, self._working, self._ground)
 
     def _take(self, growth: Growth) -> None:
-        self._install(growth.records, growth.data, growth.lists, grown=True)
+        self._install(growth.records, growth.data, growth.lists, GROWN)
 
     # Growing everything
 
@@ -230,6 +232,18 @@ class Forest(Resident):
         for growth in list(pool.map(lambda work: grow_work(self.spec, rows, work, None, before), works)):
             self._take(growth)
 
+    def set_aside(self, found: npt.NDArray[np.void]) -> Work:
+        """These tags as work for `grow_work`, which another thread may do while this forest goes on."""
+        points = np.ascontiguousarray(found["point"])
+        work = self._work(points, self._tag_sizes(points), np.zeros(points.size, np.int64))
+        work.items["old"] = NOTHING
+        return work
+
+    def take_what_fits(self, growth: Growth) -> None:
+        """Replace tags by what was grown from work that was set aside, as far as they still have the same samples. All
+        `tags` must be in memory."""
+        self._install(growth.records, growth.data, growth.lists, GROWN_ASIDE)
+
     def load_tree(self, tree: int) -> None:
         """Bring a whole tree and grow its tags."""
         self.load_below([(tree, 1)])
@@ -239,7 +253,7 @@ class Forest(Resident):
     def plant(self, tree: int, growth: Growth) -> None:
         """Take a whole tree that was grown with stamp 0, where none is in memory."""
         self.w.roots[tree] = (0, root_size(growth), 0)
-        self._install(growth.records, growth.data, growth.lists, grown=False)
+        self._install(growth.records, growth.data, growth.lists, STORED)
 
     def tree_bytes(self, tree: int) -> bytes:
         """What the digest of a tree hashes; the tree must be wholly in memory and settled."""

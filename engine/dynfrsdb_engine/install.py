@@ -1,7 +1,15 @@
 """Bring records into the working set, whether they come from disk or were just grown.
 
 A record finds its place by walking its path from the root, so parents come first. What a parent says of its child (size
-and stamp) must be what the child says of itself: a record that lies is corrupt, even with a valid checksum."""
+and stamp) must be what the child says of itself: a record that lies is corrupt, even with a valid checksum.
+
+A large tag may be grown *aside*, while others ask and change the forest. Then what was grown is a function of samples
+that may not be there any more, and only what fits is brought in:
+
+    set aside        meanwhile                     brought in
+    tag 1            a query grew 1 and 3,         nothing for 1 and 3, which are there;
+                     a change came by 3            2, whose samples are the same: its stamp says so;
+                                                   of 6 and 7, which 3 left as tags, the one without a new stamp"""
 
 from __future__ import annotations
 
@@ -52,6 +60,8 @@ from dynfrsdb_engine.working import (
 )
 
 SMALL, LARGE = np.int64(2), np.int64(4)
+STORED, GROWN, GROWN_ASIDE = 0, 1, 2
+"""Where records come from: a store, or growing."""
 GOOD, WRONG_STAMP, WRONG_SIZE = 0, 1, 2
 """What became of the records: all well, or one is not what its parent says."""
 Bytes = npt.NDArray[np.uint8]
@@ -195,6 +205,13 @@ def release_tag(w: Working, at: int, changed: bool) -> None:
         free_bucket(w, -2 - owner)
 
 
+@inner
+def lies_below(record: Record, top: Record) -> bool:
+    """Whether a record's node lies below that of another."""
+    levels = depth_of(record.path) - depth_of(top.path)
+    return bool(record.tree == top.tree and levels > 0 and record.path >> np.uint64(levels) == top.path)
+
+
 @kernel
 def install(
     spec_address: Address[Spec],
@@ -202,31 +219,38 @@ def install(
     records: npt.NDArray[np.void],
     data: Bytes,
     lists: npt.NDArray[np.uint32],
-    grown: bool,
+    origin: int,
     changed: bool,
 ) -> tuple[int, int]:
     """Bring `records` into the working set; returns (what became of the last one looked at, its index).
 
-    `grown` records replace a tag, the others what is missing. One whose place is taken, or lies below a node that the
-    open transaction made void, is passed over. `changed` marks what is brought in as to be written."""
+    Grown records replace a tag, the others what is missing. One whose place is taken, or lies below a node that the
+    open transaction made void, is passed over; so is one that was grown aside and does not fit any more. `changed`
+    marks what is brought in as to be written."""
     spec, w = spec_at(spec_address), working_at(w_address)
+    top, aside = -1, origin == GROWN_ASIDE
     for i in range(records.size):
         record = records[i]
         at, parent = locate(w, record.tree, record.path, depth_of(record.path))
         if at < 0:
             continue
         here = w.points[at].feature
-        tagged = grown and here == TAGGED
+        tagged = origin != STORED and here == TAGGED
         if here != MISSING and not tagged:
             continue
+        if aside and not tagged and (top < 0 or not lies_below(record, records[top])):
+            continue  # what is missing there is in the store
         stamp, n = expected(w, record.tree, record.path, parent)
         own = get64(data, record.at + (BUCKET_STAMP if record.bucket else AT_STAMP))
         size = get16(data, record.at + 2) if record.bucket else get32(data, record.at + 4)
+        if aside and (own != stamp or size != n):
+            continue
         if own != stamp:
             return WRONG_STAMP, i
         if size != n:
             return WRONG_SIZE, i
         if tagged:
+            top = i
             release_tag(w, at, changed)
         if record.bucket:
             row = install_bucket(spec, w, record, data, at, parent)
@@ -241,7 +265,7 @@ def install(
                 w.nodes[row].fresh = 1
             if changed:
                 touch_node(w, row)
-        if grown:
+        if origin != STORED:
             if kind == TAG:
                 w.top[TAGS] += 1
                 raise_tags(w, record.tree, record.path, parent)

@@ -19,7 +19,7 @@ from dynfrsdb_engine.follow import (
     sample_uses,
 )
 from dynfrsdb_engine.grow import RECORD
-from dynfrsdb_engine.install import GOOD, WRONG_STAMP, install, make_room
+from dynfrsdb_engine.install import GOOD, STORED, WRONG_STAMP, install, make_room
 from dynfrsdb_engine.records import way_down
 from dynfrsdb_engine.rows import Rows
 from dynfrsdb_engine.scan import FOUND, FOUND_LIST, FOUND_MISSING, expected_sizes, scan_below
@@ -106,12 +106,11 @@ class Resident:
     # Loading
 
     def _install(
-        self, records: npt.NDArray[np.void], data: npt.NDArray[np.uint8], lists: npt.NDArray[np.uint32], grown: bool
+        self, records: npt.NDArray[np.void], data: npt.NDArray[np.uint8], lists: npt.NDArray[np.uint32], origin: int
     ) -> None:
         self.w = make_room(self.w, records, data.size, int(records["list_size"].sum()))
-        status, i = install(
-            self._spec.address, self._working.address, records, data, lists, grown, grown and self.changeable
-        )
+        changed = origin != STORED and self.changeable
+        status, i = install(self._spec.address, self._working.address, records, data, lists, origin, changed)
         self._refuse(status, records, i)
 
     def _refuse(self, status: int, records: npt.NDArray[np.void], i: int) -> None:
@@ -121,7 +120,7 @@ class Resident:
 
     def _bring(self, found: Records) -> None:
         records, data = _in_one_piece(found)
-        self._install(records, data, np.empty(0, np.uint32), grown=False)
+        self._install(records, data, np.empty(0, np.uint32), STORED)
 
     def load(
         self, trees: npt.NDArray[np.int64], paths: npt.NDArray[np.uint64], ways: Sequence[Way | None] | None = None
