@@ -11,8 +11,8 @@ _PYTHON = (
     "than a twentieth. Compiling them is no way out: with 20 modules of the storage layer in C (mypyc), a removal took "
     "1.00 to 1.04 times as long. They wait for memory. A removal moves more than a megabyte of statistics and pages "
     "through the processor's caches, so that what comes next is not in them, and neighbours share the largest: to look"
-    " a sample up and check it takes 20 us in a loop, 27 behind 2 MB of other memory, 53 behind 16 MB, and 60 to 110 in "
-    "a removal. The slower the processor is beside the disk, the larger is this ratio: lazy it was 1.34x to 2.03x "
+    " a sample up and check it takes 20 us in a loop, 27 behind 2 MB of other memory, 53 behind 16 MB, and 60 to 110 "
+    "in a removal. The slower the processor is beside the disk, the larger is this ratio: lazy it was 1.34x to 2.03x "
     "(purchase) and 1.37x to 1.68x (heart) on machines of this kind. Their Python was built without profile-guided "
     "optimisation; Debian's, side by side with it, takes 0.91 to 0.97 of the time (lazy), 0.97 to 0.99 (auto)"
 )
@@ -28,10 +28,10 @@ _SHARE = (
     "takes as much as the target, or more (*Beside the C++*)"
 )
 _BATCH = (
-    "Against bare LMDB and the C++ it is 0.84x to 1.28x between runs and machines. On heart, of 21 ms for the first 100 "
-    "removals of a handle 8.5 are LMDB's transaction (the partner's takes 8.0), 3.8 the kernel that changes trees, 2.6 "
-    "making records and their checksums and handing them on, 2.1 looking at all pages before they are written on, which "
-    "is done once a minute, and the rest many small things"
+    "Against bare LMDB and the C++ it is 0.84x to 1.28x between runs and machines. On heart, of 21 ms for the first "
+    "100 removals of a handle 8.5 are LMDB's transaction (the partner's takes 8.0), 3.8 the kernel that changes trees, "
+    "2.6 making records and their checksums and handing them on, 2.1 looking at all pages before they are written on, "
+    "which is done once a minute, and the rest many small things"
 )
 _COUNTING = (
     "Half of it is growing what was void, at the speed of a build; half of all samples lie under tags on purchase "
@@ -54,11 +54,11 @@ REMARKS: dict[str, str] = {
         "1.86x; the larger the store, the nearer it is to what growing alone gives."
     ),
     "removal-open": (
-        f"{_SHARE}. Held against the C++ itself, the way that was measured, removals in a row, it is met: the row below "
-        "this one in the table. This figure is of removals that come after 20,000 predictions: the first one of each "
-        "transaction takes twice the median. The kernels wait for the statistics of some 140 splits all over memory "
-        "(decisions/every-count-is-read-at-every-visit.md); the rest is Python, once per removal: 110 calls to look the "
-        "sample up, check its row and keep the digest, which removals that walk together share."
+        f"{_SHARE}. Held against the C++ itself, the way that was measured, removals in a row, it is met: the row "
+        "below this one in the table. This figure is of removals that come after 20,000 predictions: the first one of "
+        "each transaction takes twice the median. The kernels wait for the statistics of some 140 splits all over "
+        "memory (decisions/every-count-is-read-at-every-visit.md); the rest is Python, once per removal: 110 calls to "
+        "look the sample up, check its row and keep the digest, which removals that walk together share."
     ),
     "removal-cpp": (
         "On one-hot data the C++ keeps one threshold for a feature of two values. Its forests find other splits: it "
