@@ -6,8 +6,7 @@ says in words what is wrong when the engine meets a record or row that cannot be
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from types import TracebackType
 
 import numpy as np
@@ -104,6 +103,29 @@ def _said(path: object, found: Damaged | BadRow) -> CorruptStore:
     return CorruptStore(f"{what}; nothing was answered or changed. Run 'dynfrsdb check {path}'")
 
 
+class _At:
+    """See `View.at`. Every change goes through several, so it is no generator."""
+
+    __slots__ = ("_changing", "_snapshot", "_view")
+
+    def __init__(self, view: View, snapshot: Snapshot, changing: bool) -> None:
+        self._view, self._snapshot, self._changing = view, snapshot, changing
+
+    def __enter__(self) -> Forest:
+        try:
+            return self._view._reach(self._snapshot, self._changing)
+        except BaseException as error:
+            self.__exit__(type(error), error, error.__traceback__)
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._view._let_go()
+        if isinstance(error, Damaged | BadRow):
+            raise _said(self._view.store.path, error) from error
+
+
 class View:
     """The forest of one store at one commit. Not for several threads at once."""
 
@@ -129,19 +151,21 @@ class View:
         """Empty the working set."""
         self._start()
 
-    @contextmanager
-    def at(self, snapshot: Snapshot, changing: bool = False) -> Iterator[Forest]:
+    def at(self, snapshot: Snapshot, changing: bool = False) -> AbstractContextManager[Forest]:
         """The forest of this snapshot, with records and rows within reach."""
+        return _At(self, snapshot, changing)
+
+    def _reach(self, snapshot: Snapshot, changing: bool) -> Forest:
+        """Begin a block at a snapshot."""
         self._shelf.snapshot = snapshot
-        try:
-            self._follow(snapshot)
-            self.forest.rows = rows_of(snapshot)
-            self.changing = self.changing or changing
-            yield self.forest
-        except (Damaged, BadRow) as found:
-            raise _said(self.store.path, found) from found
-        finally:
-            self._shelf.snapshot = None
+        self._follow(snapshot)
+        self.forest.rows = rows_of(snapshot)
+        self.changing = self.changing or changing
+        return self.forest
+
+    def _let_go(self) -> None:
+        """End it."""
+        self._shelf.snapshot = None
 
     def within(self, snapshot: Snapshot) -> AbstractContextManager[Forest]:
         """The forest inside a transaction: at its snapshot to begin with, then changed by it."""
