@@ -27,7 +27,17 @@ from benchmark.trial import Effort, Trial
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGETS = {
-    *("build", "build-2", "size", "removal-open", "removal-auto", "pages-auto", "removal-lazy", "pages-lazy"),
+    *(
+        "build",
+        "build-2",
+        "size",
+        "removal-row",
+        "removal-open",
+        "removal-auto",
+        "pages-auto",
+        "removal-lazy",
+        "pages-lazy",
+    ),
     *("batch-100-floor", "batch-100", "batch-1%-floor", "batch-1%", "settled-lazy", "settled-auto", "query", "predict"),
     *("mixed-add", "mixed-remove", "mixed-query", "reader", "memory", "open", "start", "help", "info"),
 }

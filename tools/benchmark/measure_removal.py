@@ -55,12 +55,13 @@ class _RolledBackError(Exception):
 
 def _in_a_row(trial: Trial) -> None:
     """Removals of one open transaction, each walking its trees at once, with nothing in between; as many rounds as the
-    C++ has processes. A round begins with the forest as it was built, and in memory: a transaction that is rolled back
-    lets go of what it changed."""
+    C++ has processes. A round begins with the forest as it was built, and all of it in memory, as the C++ has it: a
+    transaction that is rolled back lets go of what it changed."""
     watch, count = Stopwatch(), min(IN_A_ROW, len(trial.data.X) // 2)
     with trial.warm("auto") as db:
         for i in range(trial.effort.batches + 1):
             ids = [[id] for id in trial.ids(count, 100 + i)]
+            trial.fill(db)
             with suppress(_RolledBackError), db.transaction() as txn:
                 watch.time_each(partial(_remove_now, txn), ids)
                 raise _RolledBackError

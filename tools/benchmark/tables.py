@@ -157,6 +157,7 @@ def inside(results: Results) -> str:
         "ten that walk together, each",
         "of the retrain",
         "a hundred in a row, each",
+        "of the retrain",
     )
     lines = []
     for name, one in results.sets.items():
@@ -168,7 +169,9 @@ def inside(results: Results) -> str:
             aims = PLANS[name].aims
             cpp = "" if aims is None else times(aims.removal)
             middle = (_p(kernels, "mean"), ratios[1], cpp, _p(together, "mean"), ratios[2])
-            lines.append((name, *first, *middle, _p(one.figures.get(f"{INSIDE}: in a row"), "mean")))
+            row = one.figures.get(f"{INSIDE}: in a row")
+            last = (_p(row, "mean"), "" if row is None else times(row.mean / retrain.median))
+            lines.append((name, *first, *middle, *last))
     return markdown(heads, lines)
 
 

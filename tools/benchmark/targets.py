@@ -12,6 +12,7 @@ from typing import Any
 
 from benchmark.data import MB, Aims, Cpp
 from benchmark.figures import Figure
+from benchmark.trial import WARM_ROWS
 
 GIB = 1 << 30
 TWICE = 1.7
@@ -99,11 +100,12 @@ class Targets:
             yield Row("size", "store size", self._name, size.median, "B", 1, self._aim("size"), partner, memory)
 
     def _removing(self) -> Iterator[Row]:
-        what = "one removal in an open transaction, mean"
-        yield from self._row(
-            "removal-open", what, "removal, before commit", self._aim("removal"), of="retrain", use="mean"
-        )
-        yield from self._beside_cpp()
+        aim, what = self._aim("removal"), "one removal in an open transaction"
+        in_a_row, asked = f"{what}, in a row, mean", f"{what}, after {WARM_ROWS:,} predictions, mean"
+        figure = "removal, before commit"
+        yield from self._row("removal-row", in_a_row, f"{figure}: in a row", aim, of="retrain", use="mean")
+        yield from self._beside_cpp(in_a_row)
+        yield from self._row("removal-open", asked, figure, aim, of="retrain", use="mean")
         for policy in ("auto", "lazy"):
             name = f"removal, {policy}"
             what = f"one removal, durable, {policy}, p50"
@@ -111,11 +113,10 @@ class Targets:
             what = f"pages of tree records per touched tree, {policy}, mean"
             yield from self._row(f"pages-{policy}", what, f"{name}: tree pages per tree", 6.0, use="mean")
 
-    def _beside_cpp(self) -> Iterator[Row]:
+    def _beside_cpp(self, what: str) -> Iterator[Row]:
         """Removals the way the C++ makes them, against the C++ on this machine, if it was measured."""
         ours, its = (self._figures.get(name) for name in ("removal, before commit: in a row", "the C++: removal, lazy"))
         if ours is not None and its is not None:
-            what = "one removal in an open transaction, in a row, mean"
             yield Row("removal-cpp", what, self._name, ours.mean, "s", ours.n, 1.0, "the C++, lazy", its.mean)
 
     def _batches(self) -> Iterator[Row]:
@@ -186,7 +187,8 @@ SCALE = {
     "scale-build": ("memory of the build, at its peak", "build: memory", 8 * GIB),
     "scale-open": ("open, first pages cached", "open, cached", 0.005),
     "scale-query": ("first query after imports, cold", "first query, cold", 0.1),
-    "scale-removal": ("one removal, durable, p50", "removal", 0.01),
+    "scale-removal": ("one removal, durable, p50", "removal, no query in between", 0.01),
+    "scale-mixed": ("one removal, durable, a query after each, p50", "removal", 0.01),
     "scale-memory": ("memory of 1,000 removals and 1,000 queries", "memory", 1.5 * GIB),
 }
 """Limits of the large run: what, figure, at most."""

@@ -148,6 +148,11 @@ class Trial:
         """Bring the forest into memory."""
         db.predict_proba(self.data.X[self.ids(WARM_ROWS)])
 
+    def fill(self, db: dynfrsdb.Database) -> None:
+        """Bring everything into memory: trees that are not, and the long lists of samples, which no query needs."""
+        with db._store.snapshot() as snapshot, db._view.at(snapshot) as forest:
+            forest.load_below([(tree, 1) for tree in range(self.data.settings["n_estimators"])])
+
     def ids(self, n: int, seed: int = 0) -> list[int]:
         """`n` samples, drawn without looking."""
         return [int(id) for id in np.random.default_rng([SEED, seed]).permutation(len(self.data.X))[:n]]
