@@ -377,9 +377,15 @@ class Database(Duties):
         if self._settle == "auto":
             with self._view.within(session.snapshot) as forest:
                 tags = forest.dirty_tags(session.number, SMALL)
-                tags = tags[np.argsort(tags["n"], kind="stable")]
-                if tags["n"][tags["n"] <= TINY].sum() <= AT_ONCE:
-                    forest.grow_tags(tags[np.cumsum(tags["n"]) <= AT_ONCE])
+                forest.grow_tags(tags if tags["n"].sum() <= AT_ONCE else _smallest(tags))
+
+
+def _smallest(tags: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
+    """The smallest tags, as many as have no more than `AT_ONCE` samples together; none, if those that are tiny have
+    more."""
+    tags = tags[np.argsort(tags["n"], kind="stable")]
+    together, tiny = np.cumsum(tags["n"]), np.count_nonzero(tags["n"] <= TINY)
+    return tags[: np.count_nonzero(together <= AT_ONCE) if not tiny or together[tiny - 1] <= AT_ONCE else 0]
 
 
 class _Planned(Exception):

@@ -400,26 +400,42 @@ def larger(array: npt.NDArray[np.void], size: int) -> npt.NDArray[np.void]:
     return wider
 
 
-def gather_samples(spec: Spec, rows: Rows, slots: npt.NDArray[np.uint32]) -> Samples:
-    """Copy the samples in `slots` out of the rows file."""
-    X = np.empty((spec.features, slots.size), np.float32)
-    y = np.empty(slots.size, np.int64)
-    bad = gather(rows, slots, X, y)
-    if bad >= 0:
-        raise BadRow(int(slots[bad]))
-    return Samples(X, y, slots, np.arange(slots.size, dtype=np.uint32))
-
-
 class Ground(NamedTuple):
-    """What growing works with beside samples: for one thread, and some number of samples at most."""
+    """Memory to grow in, for one thread and some number of samples at most: what a search needs, and where samples are
+    copied to. Who grows a little again and again finds it in the processor's caches."""
 
     stats: Stats
     scratch: Scratch
+    values: npt.NDArray[np.float32]
+    targets: npt.NDArray[np.int64]
+    index: npt.NDArray[np.uint32]
+    """Two lines: one to be partitioned, and how it begins."""
+    data: npt.NDArray[np.uint8]
 
 
 def make_ground(spec: Spec, samples: int) -> Ground:
     """Ground for growing up to `samples` samples."""
-    return Ground(make_stats(spec, 1), make_scratch(spec, samples))
+    index = np.empty((2, samples), np.uint32)
+    index[1] = np.arange(samples)
+    return Ground(
+        stats=make_stats(spec, 1),
+        scratch=make_scratch(spec, samples),
+        values=np.empty(spec.features * samples, np.float32),
+        targets=np.empty(samples, np.int64),
+        index=index,
+        data=np.empty(40 * samples + 4 * split_room(spec) + bucket_room(spec.bucket) + 1024, np.uint8),
+    )
+
+
+def gather_samples(spec: Spec, rows: Rows, slots: npt.NDArray[np.uint32], ground: Ground) -> Samples:
+    """Copy the samples in `slots` out of the rows file."""
+    n = slots.size
+    X, y, index = ground.values[: spec.features * n].reshape(spec.features, n), ground.targets[:n], ground.index[0, :n]
+    index[:] = ground.index[1, :n]
+    bad = gather(rows, slots, X, y)
+    if bad >= 0:
+        raise BadRow(int(slots[bad]))
+    return Samples(X, y, slots, index)
 
 
 def grow_jobs(spec: Spec, rows: Rows, jobs: Sequence[Job], asked: npt.NDArray[np.float32] | None = None) -> Growth:
@@ -437,19 +453,17 @@ def grow_work(
     before: Held[Working] = NO_TREES,
     ground: Ground | None = None,
 ) -> Growth:
-    """Grow nodes in this thread, wholly or where `queries` come by; items may remember small trees `before`."""
-    n, most = work.slots.size, split_room(spec)
-    samples = gather_samples(spec, rows, work.slots)
+    """Grow nodes in this thread, wholly or where `queries` come by; items may remember small trees `before`. What was
+    grown on a `ground` lies there until something else is."""
+    n = work.slots.size
+    ground = ground or make_ground(spec, n)
+    samples = gather_samples(spec, rows, work.slots, ground)
     if queries is None:
         queries = Queries(np.empty((0, spec.features), np.float32), np.empty(0, np.int32), True)
-    sink = Sink(
-        np.empty(40 * n + 4 * most + bucket_room(spec.bucket) + 1024, np.uint8),
-        np.zeros(2 * work.nodes + n // 16 + 16, RECORD),
-        np.array([0, 0, work.nodes], np.int64),
-    )
-    stats, scratch = ground or make_ground(spec, n)
-    scratch.known["job"] = NOTHING
-    while grow(spec, before.address, samples, queries, work.items, sink, stats, scratch) == FULL:
+    records = np.empty(2 * work.nodes + n // 16 + 16, RECORD)
+    sink = Sink(ground.data, records, np.array([0, 0, work.nodes], np.int64))
+    ground.scratch.known["job"] = NOTHING
+    while grow(spec, before.address, samples, queries, work.items, sink, ground.stats, ground.scratch) == FULL:
         data = np.empty(2 * sink.data.size, np.uint8)
         data[: sink.data.size] = sink.data
         sink = Sink(data, larger(sink.records, 2 * sink.records.size), sink.fill)
