@@ -178,7 +178,7 @@ def inside(results: Results) -> str:
 BESIDE_CPP = (
     ("build, durable", "build", "median", "build", "build"),
     ("one removal in an open transaction, in a row, mean", f"{INSIDE}: in a row", "mean", "removal, lazy", "lazy"),
-    ("the kernels of one, alone, mean", f"{INSIDE}: kernels", "mean", "removal, lazy", "lazy"),
+    ("the kernels of one, after predictions, mean", f"{INSIDE}: kernels", "mean", "removal, lazy", "lazy"),
     ("one removal that leaves nothing for later", "", "mean", "removal, eager", "eager"),
     ("100 removed, durable", "batch of 100, lazy", "median", "batch of 100", "hundred"),
     ("1% removed, durable", "batch of 1%, lazy", "median", "batch of 1%", "percent"),
