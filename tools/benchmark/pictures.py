@@ -44,7 +44,7 @@ def draw(results: Results, directory: Path) -> Iterator[tuple[str, str]]:
         with mpl.rc_context(STYLE):
             figure, axes = plt.subplots(figsize=(7, 3.8), layout="constrained")
             if paint(results, axes):
-                axes.legend()
+                figure.legend(loc="outside right upper")
                 figure.savefig(directory / name, metadata={"Date": None, "Creator": None})
                 yield title, name
             plt.close(figure)
@@ -56,14 +56,15 @@ def _log(axes: Any, x: str, y: str) -> None:
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.12g}"))
         axis.set_minor_formatter(NullFormatter())
 
 
 def _cost(results: Results, axes: Any) -> bool:
     lines = {
-        "one removal, durable, p50": ("removal", "median"),
-        "one removal, durable, p99": ("removal", "p99"),
+        "one removal, p50": ("removal, no query in between", "median"),
+        "queries in between, p50": ("removal", "median"),
+        "queries in between, p99": ("removal", "p99"),
         "first query, cold": ("first query, cold", "median"),
         "open": ("open, cached", "median"),
     }
@@ -90,8 +91,9 @@ def _removals(results: Results, axes: Any) -> bool:
         ours = [n / figures[f"batch of {words}, lazy"].median for n, words in found]
         bare = [n / figures[f"batch of {words}, lazy: bare LMDB"].median for n, words in found]
         (line,) = axes.plot(counts, ours, marker="o", label=name)
-        axes.plot(counts, bare, linestyle=":", color=line.get_color(), label=f"{name}, bare LMDB")
+        axes.plot(counts, bare, linestyle=":", color=line.get_color())
         drawn = True
+    axes.plot([], [], linestyle=":", color="black", label="bare LMDB")
     _log(axes, "removals in one durable transaction", "removals per second")
     return drawn
 
