@@ -385,7 +385,9 @@ def _smallest(tags: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
     more."""
     tags = tags[np.argsort(tags["n"], kind="stable")]
     together, tiny = np.cumsum(tags["n"]), np.count_nonzero(tags["n"] <= TINY)
-    return tags[: np.count_nonzero(together <= AT_ONCE) if not tiny or together[tiny - 1] <= AT_ONCE else 0]
+    if tiny and together[tiny - 1] > AT_ONCE:
+        return tags[:0]
+    return tags[together <= AT_ONCE]
 
 
 class _Planned(Exception):
