@@ -19,18 +19,7 @@ from dynfrsdb_engine.chunks import Edits, list_edits
 from dynfrsdb_engine.collect import Ops
 from dynfrsdb_engine.commit import Changed, changed_records, drop_dirty, mark_clean
 from dynfrsdb_engine.digest import tree_bytes
-from dynfrsdb_engine.grow import (
-    BadRow,
-    Ground,
-    Growth,
-    Queries,
-    Work,
-    at_once,
-    grouped,
-    grow_work,
-    make_ground,
-    work_for,
-)
+from dynfrsdb_engine.grow import Queries
 from dynfrsdb_engine.install import GROWN, GROWN_ASIDE, STORED
 from dynfrsdb_engine.kernel import Record
 from dynfrsdb_engine.lists import MISPLACED, NEED_LISTS, NEED_RECORD, NO_ROOM, OVER, WAIT
@@ -47,6 +36,7 @@ from dynfrsdb_engine.scan import (
 )
 from dynfrsdb_engine.source import Damaged, Source
 from dynfrsdb_engine.spec import Spec
+from dynfrsdb_engine.work import BadRow, Ground, Growth, Work, at_once, grouped, grow_work, make_ground, work_for
 from dynfrsdb_engine.working import (
     CLEARS,
     CLOCK,

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from dynfrsdb_engine.grow import Work, depth_of
+from dynfrsdb_engine.grow import depth_of
 from dynfrsdb_engine.install import expected
 from dynfrsdb_engine.kernel import inner, kernel, maker
 from dynfrsdb_engine.records import LEFT_TAGS, RIGHT_TAGS, TAG
 from dynfrsdb_engine.reference import Address, refer
 from dynfrsdb_engine.slots import copy
 from dynfrsdb_engine.spec import Spec, spec_at
+from dynfrsdb_engine.work import Work
 from dynfrsdb_engine.working import (
     DIRTY_BUCKETS,
     DIRTY_NODES,
