@@ -90,8 +90,13 @@ class InWords:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if isinstance(error, Damaged | BadRow):
-            raise _said(self._path, error) from error
+        _put_in_words(self._path, error)
+
+
+def _put_in_words(path: object, error: BaseException | None) -> None:
+    """Raise what the engine found damaged, if that is what ended a block, as an error that names the store."""
+    if isinstance(error, Damaged | BadRow):
+        raise _said(path, error) from error
 
 
 def _said(path: object, found: Damaged | BadRow) -> CorruptStore:
@@ -122,8 +127,7 @@ class _At:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._view._let_go()
-        if isinstance(error, Damaged | BadRow):
-            raise _said(self._view.store.path, error) from error
+        _put_in_words(self._view.store.path, error)
 
 
 class View:
