@@ -66,9 +66,9 @@ Each of its `n` is a process that reads the rows, builds, and then does one thin
 and its figures are means. They are of the same run as ours, but do not take turns with them. It prints whole
 milliseconds, rounded down. Its removals are about a hundred, one after the other with nothing in between; ours *in a
 row* are a hundred of one open transaction, each walking its trees at once, with the whole forest in memory, the lists
-of samples that no query needs too, as the C++ has it. *Durable* is ours: the C++ writes nothing.
-Its memory is the process's at the peak, with the rows. The last columns are what it took as a share of the retrain, in
-this run and *elsewhere*, which is what the targets are made from.
+of samples that no query needs too, as the C++ has it. *Durable* is ours: the C++ writes nothing. Its memory is the
+process's at the peak, with the rows. The last columns are what it took as a share of the retrain, in this run and
+*elsewhere*, which is what the targets are made from.
 
 {table}"""
 
