@@ -32,8 +32,8 @@ from dynfrsdb.shelf import Shelf
 from dynfrsdb.view import View, in_words, rows_of, spec_of
 from dynfrsdb_engine.forest import Forest
 from dynfrsdb_engine.inspect import Place, places
+from dynfrsdb_engine.jobs import BadRow, Growth, Job
 from dynfrsdb_engine.spec import Spec
-from dynfrsdb_engine.work import BadRow, Growth, Job
 from dynfrsdb_storage import Snapshot, Store, check_storage, layout
 
 MOST = 50

@@ -29,11 +29,11 @@ from dynfrsdb.settings import Settings
 from dynfrsdb.shelf import CHUNK, SEEDS
 from dynfrsdb.view import spec_of
 from dynfrsdb_engine.hashing import spread
+from dynfrsdb_engine.jobs import Growth, Job, at_once, grow_jobs, in_groups
 from dynfrsdb_engine.keyed import sum_of_hashes
 from dynfrsdb_engine.rows import Rows
 from dynfrsdb_engine.sealing import Sealed, room_for, seal, seal_growth
 from dynfrsdb_engine.spec import Spec
-from dynfrsdb_engine.work import Growth, Job, at_once, grow_jobs, in_groups
 from dynfrsdb_storage import Builder, Successor, create, layout, records
 
 T = TypeVar("T")

@@ -29,9 +29,9 @@ from dynfrsdb.errors import EmptyForest
 from dynfrsdb.settings import Settings
 from dynfrsdb.shelf import Shelf
 from dynfrsdb.view import in_words, rows_of
+from dynfrsdb_engine.jobs import Job, grow_jobs
 from dynfrsdb_engine.records import BUCKET_HEADER, LEAF_MARK, LIST_HEADER, SPLIT, SPLIT_HEADER, TAG, WIDE
 from dynfrsdb_engine.spec import Spec
-from dynfrsdb_engine.work import Job, grow_jobs
 from dynfrsdb_storage import Snapshot
 
 _SPLIT = struct.Struct("<IfH")

@@ -31,7 +31,7 @@ from dynfrsdb.build import Progress, threads, workers
 from dynfrsdb.errors import Error
 from dynfrsdb.view import in_words, rows_of
 from dynfrsdb_engine.forest import Forest
-from dynfrsdb_engine.work import Growth, Work, grow_work
+from dynfrsdb_engine.jobs import Growth, Work, grow_work
 from dynfrsdb_storage import Snapshot, WriteSession
 from dynfrsdb_storage.retire import retire_old
 

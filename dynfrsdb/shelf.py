@@ -22,8 +22,8 @@ import numpy.typing as npt
 from dynfrsdb_engine.chunks import Edits, Limits, edited
 from dynfrsdb_engine.commit import Changed
 from dynfrsdb_engine.forest import Damaged, Forest
+from dynfrsdb_engine.jobs import Growth
 from dynfrsdb_engine.source import Records
-from dynfrsdb_engine.work import Growth
 from dynfrsdb_storage import Snapshot, WriteSession, layout, records
 
 CHUNK = 450

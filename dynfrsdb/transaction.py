@@ -276,9 +276,7 @@ class Transaction:
         ids = np.array(list(found), np.uint64)
         with in_words(self._db.path):
             X, y = read_rows(session.snapshot, slots, ids, self._db._settings.n_features)
-        leaving = np.empty(slots.size, np.int8)
-        leaving.fill(-1)
-        self._wanted.gone.append(self._known_to_trees(Samples(ids, X, y, slots, leaving)))
+        self._wanted.gone.append(self._known_to_trees(Samples(ids, X, y, slots, np.full(slots.size, -1, np.int8))))
         for id, live in found.items():
             session.delete("samples", layout.id_key(id))
             if live.subject:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from dynfrsdb.settings import Settings
 from dynfrsdb_engine.forest import Forest
-from dynfrsdb_engine.work import Job, grow_jobs
+from dynfrsdb_engine.jobs import Job, grow_jobs
 from tests import naive
 from tests.engine.shelf import RowTable, Shelf, spec_of
 

@@ -21,6 +21,7 @@ from dynfrsdb_engine.commit import Changed, changed_records, drop_dirty, mark_cl
 from dynfrsdb_engine.digest import tree_bytes
 from dynfrsdb_engine.grow import Queries
 from dynfrsdb_engine.install import GROWN, GROWN_ASIDE, STORED
+from dynfrsdb_engine.jobs import BadRow, Ground, Growth, Work, at_once, grouped, grow_work, make_ground, work_for
 from dynfrsdb_engine.kernel import Record
 from dynfrsdb_engine.lists import MISPLACED, NEED_LISTS, NEED_RECORD, NO_ROOM, OVER, WAIT
 from dynfrsdb_engine.recount import BENCH, make_bench
@@ -36,7 +37,6 @@ from dynfrsdb_engine.scan import (
 )
 from dynfrsdb_engine.source import Damaged, Source
 from dynfrsdb_engine.spec import Spec
-from dynfrsdb_engine.work import BadRow, Ground, Growth, Work, at_once, grouped, grow_work, make_ground, work_for
 from dynfrsdb_engine.working import (
     CLEARS,
     CLOCK,

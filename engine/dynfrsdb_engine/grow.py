@@ -23,7 +23,7 @@ was, is still in memory, a node of it that has kept all its samples has kept its
 Output goes into a `Sink`. When it is full the kernel returns with its stack intact, the caller makes room and calls
 again.
 
-Not done here: putting together what is to be grown, and the memory to grow in (work.py)."""
+Not done here: putting together what is to be grown, and the memory to grow in (jobs.py)."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from dynfrsdb_engine.jobs import Growth
 from dynfrsdb_engine.records import (
     AT_LEFT_STAMP,
     AT_RIGHT_STAMP,
@@ -25,7 +26,6 @@ from dynfrsdb_engine.records import (
     TAG,
 )
 from dynfrsdb_engine.spec import Spec
-from dynfrsdb_engine.work import Growth
 
 
 def _u64(data: bytes, at: int) -> int:

@@ -1,4 +1,4 @@
-"""Work: what is to be grown, brought to the kernel that grows it (grow.py), and what came of it.
+"""Jobs: what is to be grown, brought to the kernel that grows it (grow.py), and what came of it.
 
     Job, Job, ...      nodes with their samples, from anywhere        `grow_jobs`
     Work               a stack of items and their samples             `grow_work`

@@ -7,12 +7,12 @@ import numpy.typing as npt
 
 from dynfrsdb_engine.grow import depth_of
 from dynfrsdb_engine.install import expected
+from dynfrsdb_engine.jobs import Work
 from dynfrsdb_engine.kernel import inner, kernel, maker
 from dynfrsdb_engine.records import LEFT_TAGS, RIGHT_TAGS, TAG
 from dynfrsdb_engine.reference import Address, refer
 from dynfrsdb_engine.slots import copy
 from dynfrsdb_engine.spec import Spec, spec_at
-from dynfrsdb_engine.work import Work
 from dynfrsdb_engine.working import (
     DIRTY_BUCKETS,
     DIRTY_NODES,

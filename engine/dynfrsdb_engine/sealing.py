@@ -25,10 +25,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dynfrsdb_engine.checksum import crc32
+from dynfrsdb_engine.jobs import Growth
 from dynfrsdb_engine.kernel import inner, kernel
 from dynfrsdb_engine.reference import refer
 from dynfrsdb_engine.unaligned import get32, get64, put32, put64
-from dynfrsdb_engine.work import Growth
 
 NODE_KEY, BUCKET_KEY = 10, 14
 """Bytes of a key."""

@@ -14,11 +14,11 @@ import numpy.typing as npt
 
 from dynfrsdb_engine.commit import Changed
 from dynfrsdb_engine.forest import Forest, Samples
+from dynfrsdb_engine.jobs import Job, grow_jobs
 from dynfrsdb_engine.rows import Rows
 from dynfrsdb_engine.sealing import Sealed
 from dynfrsdb_engine.source import Records
 from dynfrsdb_engine.spec import Spec, make_spec
-from dynfrsdb_engine.work import Job, grow_jobs
 from tests import naive
 
 GOLDEN = np.uint64(naive.GOLDEN)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dynfrsdb_engine.work import Growth, grow_work
+from dynfrsdb_engine.jobs import Growth, grow_work
 from tests.engine.shelf import ShelvedForest
 from tests.engine.test_change_rules import assert_exact, planted
 from tests.engine.test_regrowing import CROWD, crowd

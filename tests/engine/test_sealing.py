@@ -10,8 +10,8 @@ import numpy as np
 from dynfrsdb.shelf import CHUNK
 from dynfrsdb_engine import sealing
 from dynfrsdb_engine.grow import RECORD
+from dynfrsdb_engine.jobs import Growth
 from dynfrsdb_engine.sealing import Sealed, room_for, seal, seal_growth
-from dynfrsdb_engine.work import Growth
 from dynfrsdb_storage import layout, records
 
 SEEDS = zlib.crc32(b"nodes\0"), zlib.crc32(b"buckets\0")

@@ -14,7 +14,7 @@ from benchmark.figures import in_turns, seconds
 from benchmark.trial import Trial, store_size
 from dynfrsdb.build import occupants, tree_jobs
 from dynfrsdb.view import rows_of, spec_of
-from dynfrsdb_engine.work import Growth, at_once, grow_jobs, in_groups
+from dynfrsdb_engine.jobs import Growth, at_once, grow_jobs, in_groups
 
 
 def build(trial: Trial) -> None:

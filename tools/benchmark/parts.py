@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dynfrsdb import view
-from dynfrsdb_engine import change, chunks, commit, forest, resident, work
+from dynfrsdb_engine import change, chunks, commit, forest, jobs, resident
 from dynfrsdb_storage.generation import Generation
 
 PARTS = LMDB, KERNELS = "LMDB's transaction", "kernels"
@@ -26,7 +26,7 @@ _TIMED: dict[str, Sequence[tuple[Any, Sequence[str]]]] = {
         (chunks, ["pick_edits", "edit_chunks"]),
         (commit, ["measure_dirty", "seal_dirty"]),
         (forest, ["mark_clean", "scan_dirty_tags", "tag_sizes", "lay_out"]),
-        (work, ["gather", "grow"]),
+        (jobs, ["gather", "grow"]),
         (resident, ["install", "take_lists", "scan_below"]),
         (view, ["gather_rows"]),
     ],
